@@ -1,4 +1,4 @@
-"""Hive ACID tables for Python programs: read, write and change them in Arrow, in transactions of Hive.
+"""Hive ACID tables for Python programs: reads, writes and changes them as Arrow data, in Hive transactions.
 
 ``with open_metastore() as store: store.load_table("db.t").scan().to_arrow()``; see docs/tables.md.
 """
@@ -22,7 +22,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what is asked for: executors of Spark import rooms of this package, and no SQL with them."""
+    """Imports names when they are first used, so that Spark executors can import parts of this package without the rest."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""Compactions that a program asks for: requested, worked on here if it wants, and followed until they have ended."""
+"""Compactions that a program requests, runs in its own process, or waits for."""
 
 from __future__ import annotations
 
@@ -31,15 +31,17 @@ def compact(
     site: Site, table: Table, kind: str, *, partition: str | None, timeout_s: float | None, here: bool, wait: bool
 ) -> tuple[Compaction, ...]:
     """Requests compactions; see ``Table.compact``."""
-    asked = request_compaction(site, table=str(table), partition=partition, type=kind)
-    ids = [one.entry_id for one in asked if one.entry_id is not None]
+    requests = request_compaction(site, table=str(table), partition=partition, type=kind)
+    ids = [request.entry_id for request in requests if request.entry_id is not None]
     if here:
         _work(site, ids)
     if wait:
         longest = site.settings.milliseconds("hive.compactor.wait.timeout") / 1000
         _must_be_done(wait_for(site, ids, longest if timeout_s is None else timeout_s))
     entries = [site.metastore.entries.get(id) for id in ids]
-    return tuple(Compaction(id=one.id, partition=one.entity.partition, state=one.state.label) for one in entries)
+    return tuple(
+        Compaction(id=entry.id, partition=entry.entity.partition, state=entry.state.label) for entry in entries
+    )
 
 
 def _work(site: Site, ids: Sequence[int]) -> None:
@@ -49,15 +51,15 @@ def _work(site: Site, ids: Sequence[int]) -> None:
 
 
 def _must_be_done(entries: Sequence[Entry]) -> None:
-    """Checks that all of them have compacted something, or found nothing to compact.
+    """Checks that every compaction succeeded, or had nothing to compact.
 
     Raises:
-        CompactionFailed: one has ended otherwise.
+        CompactionFailed: a compaction ended in another state.
     """
-    bad = [one for one in entries if one.state not in _DONE]
-    if bad:
-        raise CompactionFailed("; ".join(map(_sentence, bad)))
+    failed = [entry for entry in entries if entry.state not in _DONE]
+    if failed:
+        raise CompactionFailed("; ".join(map(_describe_failure, failed)))
 
 
-def _sentence(entry: Entry) -> str:
-    return f"{entry.entity}: compaction {entry.id} {entry.state.label}: {entry.error or 'no reason is kept'}"
+def _describe_failure(entry: Entry) -> str:
+    return f"{entry.entity}: compaction {entry.id} {entry.state.label}: {entry.error or 'no reason was recorded'}"

@@ -1,7 +1,7 @@
-"""Databases and tables created and dropped by a program, in an embedded metastore: elsewhere that is Hive's.
+"""Creates and drops databases and tables for programs, in an embedded metastore only.
 
-Hive's metastore checks names, types, quotas and rights, and tells others; a program that wrote these rows by itself would go
-around all of that.
+Hive's own metastore checks names, types, quotas and rights, and notifies others. A program that wrote these rows itself
+would bypass all of that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PROPERTIES = {"transactional": "true", "transactional_properties": "default", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A table to be created; see ``Store.create_table``."""
+    """The definition of a table to create; see ``Store.create_table``."""
 
     schema: pa.Schema | Mapping[str, str]
     partitioned_by: Sequence[str] = ()
@@ -65,9 +65,9 @@ def create_database(site: Site, name: str, location: str) -> None:
     site.metastore.embedded_catalog.create_database(name, location)
 
 
-def create_table(site: Site, database: str, name: str, wanted: Definition) -> values.Table:
+def create_table(site: Site, database: str, name: str, definition: Definition) -> values.Table:
     """Creates an empty full ACID table and its directory, and returns it; see ``Store.create_table``."""
-    new = new_table(site, database, name, wanted)
+    new = prepare_table(site, database, name, definition)
     must_be_free(site, f"{database}.{name}", new.location)
     created = site.metastore.embedded_catalog.create_table(new)
     try:
@@ -80,28 +80,28 @@ def create_table(site: Site, database: str, name: str, wanted: Definition) -> va
     return created
 
 
-def new_table(site: Site, database: str, name: str, wanted: Definition) -> NewTable:
-    """Returns a full ACID table to be created, after looking at all of it but its directory.
+def prepare_table(site: Site, database: str, name: str, definition: Definition) -> NewTable:
+    """Checks a definition and returns the full ACID table to create; only its directory is not checked.
 
     Raises:
-        Refused: the metastore is Hive's, or the definition is none of a table.
-        NotFound: there is no such database or column.
-        NotConforming, NotSupported: a column's name or type is none that a full ACID table can have.
+        Refused: the metastore is Hive's, or the definition does not describe a table.
+        NotFound: the database or a column does not exist.
+        NotConforming, NotSupported: a full ACID table cannot have a column of this name or type.
     """
     what = f"{database}.{name}"
     must_be_embedded(site, what)
     must_be_a_name(name)
-    columns = {column.name.lower(): column for column in checked_columns(what, wanted.schema)}
-    keys = _named(what, columns, wanted.partitioned_by)
+    columns = {column.name.lower(): column for column in check_columns(what, definition.schema)}
+    keys = _find_columns(what, columns, definition.partitioned_by)
     plain = [column for column in columns.values() if column not in keys]
     if not plain:
-        raise Refused(f"{what}: all columns are partition columns; a table has one other at least")
-    of_bucket, buckets = wanted.clustered_by or ((), -1)
-    if wanted.clustered_by is not None and not (of_bucket and 1 <= buckets <= MAX_BUCKET + 1):
+        raise Refused(f"{what}: all columns are partition columns; a table needs at least one other column")
+    bucket_columns, buckets = definition.clustered_by or ((), -1)
+    if definition.clustered_by is not None and not (bucket_columns and 1 <= buckets <= MAX_BUCKET + 1):
         raise Refused(
-            f"{what}: clustered_by = {wanted.clustered_by!r}; wanted: columns, and 1 to {MAX_BUCKET + 1} buckets"
+            f"{what}: clustered_by = {definition.clustered_by!r}; expected columns, and 1 to {MAX_BUCKET + 1} buckets"
         )
-    location = wanted.location or f"{site.metastore.catalog.database_location(database).rstrip('/')}/{name.lower()}"
+    location = definition.location or f"{site.metastore.catalog.database_location(database).rstrip('/')}/{name.lower()}"
     must_be_absolute(what, location)
     return NewTable(
         database,
@@ -109,59 +109,63 @@ def new_table(site: Site, database: str, name: str, wanted: Definition) -> NewTa
         location,
         plain,
         partition_keys=keys,
-        parameters=_properties(what, wanted.properties or {}),
+        parameters=_properties(what, definition.properties or {}),
         owner=site.user,
         buckets=buckets,
-        bucket_columns=[one.name for one in _named(what, {c.name.lower(): c for c in plain}, of_bucket)],
+        bucket_columns=[
+            column.name
+            for column in _find_columns(what, {column.name.lower(): column for column in plain}, bucket_columns)
+        ],
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Creating:
-    """The accesses of CREATE TABLE … AS to what it creates, for its locks."""
+class CreationAccesses:
+    """The accesses of CREATE TABLE … AS to the table that it creates; its locks follow from them."""
 
     database: str
     table: str
 
     @property
     def accesses(self) -> Sequence[Access]:
-        made = Access(kind=AccessKind.CTAS, name=Name(database=self.database, table=self.table), makes=True)
-        return (made, Access(kind=AccessKind.DDL_SHARED, name=Name(database=self.database, table="")))
+        created = Access(kind=AccessKind.CTAS, name=Name(database=self.database, table=self.table), makes=True)
+        return (created, Access(kind=AccessKind.DDL_SHARED, name=Name(database=self.database, table="")))
 
 
 def create_with_commit(
-    txn: Transaction, database: str, name: str, wanted: Definition, locks: Accessing | None = None
+    txn: Transaction, database: str, name: str, definition: Definition, locks: Accessing | None = None
 ) -> values.Table:
-    """Returns a table that is created when ``txn`` commits, with the rows that are written into it until then; before that
-    nobody else knows it, and an abort leaves at most empty directories (PROTOCOL 14.24).
+    """Returns a table that appears in the catalog when ``txn`` commits, together with the rows written into it.
+
+    Until then nobody else sees it, and an abort leaves at most empty directories (PROTOCOL 14.24).
 
     Args:
-        locks: the statement, if it takes more locks than ``Creating``.
+        locks: the statement, if it takes more locks than ``CreationAccesses``.
 
     Raises:
-        Refused: there is a table of this name, or its directory holds something or overlaps another's; or as ``new_table``.
-        NotFound, NotConforming, NotSupported: as ``new_table``.
-        LockNotGranted: somebody else creates it, or drops its database.
+        Refused: the table exists, or its directory is not empty or overlaps another's; or as for ``prepare_table``.
+        NotFound, NotConforming, NotSupported: as for ``prepare_table``.
+        LockNotGranted: somebody else creates the table, or drops its database.
     """
     site = txn.site
-    new = new_table(site, database.lower(), name.lower(), wanted)
-    accessing = locks or Creating(database=database, table=name)
-    txn.lock_as_planned([planned.request for planned in planned_locks(site, accessing, database)])
+    new = prepare_table(site, database.lower(), name.lower(), definition)
+    accessing = locks or CreationAccesses(database=database, table=name)
+    txn.lock_as_planned([lock.request for lock in planned_locks(site, accessing, database)])
     what = f"{database}.{name}"
     if site.metastore.catalog.is_known(database, name):
         raise Refused(f"table {what} exists already")
     must_be_free(site, what, new.location)
-    _must_have_its_ground(site, what, new.location)
+    _must_not_overlap(site, what, new.location)
     return txn.created.add(
-        new, make_directory(site, new.location), lambda conn: _must_have_its_ground(site, what, new.location)
+        new, make_directory(site, new.location), lambda conn: _must_not_overlap(site, what, new.location)
     )
 
 
-def _must_have_its_ground(site: Site, what: str, location: str) -> None:
-    """Refuses the directory of a new table that overlaps another's.
+def _must_not_overlap(site: Site, what: str, location: str) -> None:
+    """Refuses a new table whose directory overlaps another's.
 
     Raises:
-        Refused: it does.
+        Refused: the directories overlap.
     """
     if (why := new_ground(site).refusal_of_new(what, location)) is not None:
         raise Refused(f"{what} was not created: {why}")
@@ -176,22 +180,22 @@ def drop_table(site: Site, table: values.Table, *, purge: bool) -> None:
 
 
 def drop_locked(site: Site, table: values.Table, *, purge: bool) -> None:
-    """Drops a table of which the caller holds an exclusive lock: who creates it anew does not write there yet.
+    """Drops a table; the caller holds an exclusive lock, so nobody can create it again and write there meanwhile.
 
     Raises:
-        Refused: with ``purge``, others' directories overlap the table's.
+        Refused: with ``purge``, another table's or partition's directory overlaps the table's.
     """
-    places = _places(site, table) if purge else []
+    places = _directories(site, table) if purge else []
     site.metastore.embedded_catalog.drop_table(table)
     for place in places:
         site.storage.remove(place)
 
 
-def _places(site: Site, table: values.Table) -> list[str]:
+def _directories(site: Site, table: values.Table) -> list[str]:
     """Returns the directories of a table and its partitions.
 
     Raises:
-        Refused: others' directories overlap the table's, or others claim them.
+        Refused: another table's directory overlaps the table's, or another table claims one of them.
     """
     overlap = new_ground(site).refusal(table.id, None)
     if overlap is not None:
@@ -206,99 +210,98 @@ def _places(site: Site, table: values.Table) -> list[str]:
 
 
 def must_be_embedded(site: Site, what: str) -> None:
-    """Refuses to define anything in a metastore of Hive, or in a database that is an older copy.
+    """Refuses to define anything in a metastore of Hive, or in a database that was restored from an older copy.
 
     Raises:
-        Refused: it is one.
+        Refused: the metastore is Hive's.
+        Disagreement: the database is an older copy.
     """
     if site.metastore.database.kind != "sqlite":
         raise Refused(
-            f"{what}: metastore {site.name} is Hive's, and Hive defines what is in it; only in an embedded metastore "
-            "Compactor does"
+            f"{what}: metastore {site.name} is Hive's, so Hive defines its tables; Compactor does so only in an embedded "
+            "metastore"
         )
     if (in_doubt := doubt_of_programs(site)) is not None:
         raise Disagreement(f"{what}: nothing is changed: {in_doubt}")
 
 
 def must_be_a_name(name: str) -> None:
-    """Refuses what is no name of a database or table.
+    """Refuses an invalid name of a database or table.
 
     Raises:
-        Refused: it is none.
+        Refused: the name is invalid.
     """
     if _NAME.fullmatch(name) is None:
-        raise Refused(f"{name!r}: wanted a name of letters, digits and underscores, 128 at most")
+        raise Refused(f"{name!r}: expected a name of letters, digits and underscores, of at most 128 characters")
 
 
-def checked_columns(what: str, schema: pa.Schema | Mapping[str, str]) -> Iterator[values.Column]:
-    """Yields the columns, each with a type that full ACID tables can have.
+def check_columns(what: str, schema: pa.Schema | Mapping[str, str]) -> Iterator[values.Column]:
+    """Yields the columns after checking that a full ACID table can have them.
 
     Raises:
-        NotConforming: a name is there twice or is none, or a type is none of Hive's.
-        NotSupported: a type is not written here.
+        NotConforming: a name is defined twice or invalid, or a type is not a Hive type.
+        NotSupported: we do not write such a type.
     """
     known: set[str] = set()
     for name, kind in hive_columns(what, schema).items() if isinstance(schema, pa.Schema) else schema.items():
         if not name or name.lower() in known or re.search(r"[`,:;\x00-\x1f]", name):
-            raise NotConforming(f"{what}: column {name!r} is there twice, or is no name of a column")
+            raise NotConforming(f"{what}: column {name!r} is defined twice, or is not a valid name of a column")
         if name.lower() == ROW_ID:
-            raise NotConforming(f"{what}: column {name!r} has the name of Hive's ROW__ID; wanted another one")
+            raise NotConforming(f"{what}: column {name!r} has the name of Hive's ROW__ID; choose another name")
         known.add(name.lower())
         try:
             types = parse_hive_type(kind)
             if "local time zone" in kind.lower() or "uniontype" in kind.lower():
-                raise NotSupported(
-                    f"{what}: column {name} is a {kind}, which is not written into full ACID tables here"
-                )
+                raise NotSupported(f"{what}: column {name} is a {kind}, which we do not write into full ACID tables")
             arrow_type(types)
             _must_be_within_limits(what, name, types)
         except NotLossless as error:
-            raise NotConforming(f"{what}: column {name} is a {kind!r}, which is no type of Hive: {error}") from error
+            raise NotConforming(f"{what}: column {name} is a {kind!r}, which is not a Hive type: {error}") from error
         yield values.Column(name=name.lower(), type=kind)
 
 
 def _must_be_within_limits(what: str, name: str, types: Types) -> None:
-    """Refuses what Hive's parser of types refuses (``HiveDecimal``, ``HiveChar``, ``HiveVarchar``).
+    """Refuses types that Hive's type parser refuses (``HiveDecimal``, ``HiveChar``, ``HiveVarchar``).
 
     Raises:
-        NotConforming: a decimal has more digits behind the point than it has, a text is longer than its kind can be.
+        NotConforming: the scale of a decimal exceeds its precision, or a char or varchar is too long.
     """
-    for one in types:
-        longest = _LONGEST.get(one.kind)
-        if one.kind is TypeKind.DECIMAL and one.scale > one.precision:
+    for item in types:
+        longest = _LONGEST.get(item.kind)
+        if item.kind is TypeKind.DECIMAL and item.scale > item.precision:
             raise NotConforming(
-                f"{what}: column {name} is a decimal({one.precision},{one.scale}); wanted at most as many digits behind the "
-                "point as there are"
+                f"{what}: column {name} is a decimal({item.precision},{item.scale}); expected a scale of at most "
+                f"{item.precision}"
             )
-        if longest is not None and one.maximum_length > longest:
+        if longest is not None and item.maximum_length > longest:
             raise NotConforming(
-                f"{what}: column {name} is a {one.kind.name.lower()}({one.maximum_length}); wanted {longest} at most"
+                f"{what}: column {name} is a {item.kind.name.lower()}({item.maximum_length}); expected {longest} at most"
             )
 
 
 def must_be_absolute(what: str, location: str) -> None:
-    """Refuses a location that is another directory for each process that reads it from the metastore.
+    """Refuses a relative location: each process that reads it would resolve it to another directory.
 
     Raises:
-        Refused: it is one.
+        Refused: the location is relative.
     """
     if _ABSOLUTE.match(location) is None:
-        raise Refused(f"{what}: location {location!r} depends on where a program runs; wanted a whole path or URL")
+        raise Refused(f"{what}: location {location!r} is relative; expected an absolute path or a URL")
 
 
-def _named(what: str, columns: Mapping[str, values.Column], names: Sequence[str]) -> list[values.Column]:
-    found: dict[str, values.Column] = {}
+def _find_columns(what: str, columns: Mapping[str, values.Column], names: Sequence[str]) -> list[values.Column]:
+    named: dict[str, values.Column] = {}
     for name in names:
         if name.lower() not in columns:
             raise NotFound(f"{what} has no column {name!r}; it has {', '.join(columns)}")
-        if name.lower() in found:
+        if name.lower() in named:
             raise NotConforming(f"{what}: column {name!r} is named twice; name it once")
-        found[name.lower()] = columns[name.lower()]
-    return list(found.values())
+        named[name.lower()] = columns[name.lower()]
+    return list(named.values())
 
 
-def _properties(what: str, given: Mapping[str, str]) -> dict[str, str]:
-    properties = _PROPERTIES | {key.lower() if key.lower() in _PROPERTIES else key: given[key] for key in given}
+def _properties(what: str, extra: Mapping[str, str]) -> dict[str, str]:
+    properties = _PROPERTIES | {key.lower() if key.lower() in _PROPERTIES else key: extra[key] for key in extra}
     if values.is_true(values.parameter(properties, "external")):
         raise NotSupported(f"{what}: external = 'true'; external tables cannot be ACID tables; leave it out")
     for key in ("transactional", "transactional_properties"):
@@ -308,29 +311,31 @@ def _properties(what: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def must_be_free(site: Site, what: str, location: str) -> None:
-    """Refuses a directory for a new table that holds a file. What writers that died have staged there is removed first, if
-    the directory is in no table, where that is the cleaner's.
+    """Refuses a directory for a new table that holds files.
+
+    Staging directories of dead writers are removed first, unless the directory lies in another table, where that is the
+    cleaner's job.
 
     Raises:
-        Refused: it does, or somebody else writes there just now.
+        Refused: the directory holds files, or somebody writes there at the moment.
     """
     path = site.storage.resolve(location)
     if not site.storage.children(path):
         return
-    staged = [one for one in site.storage.tree(path).directories if _last(one).startswith(WRITING_PREFIX)]
+    staged = [name for name in site.storage.tree(path).directories if _base_name(name).startswith(WRITING_PREFIX)]
     if staged and new_ground(site).refusal_of_new(what, location) is None:
         for place in staged:
             _remove_dead(site, what, f"{path}/{place}")
     tree = site.storage.tree(path)
-    found = [one for one in site.storage.children(path) if one not in tree.directories]
-    found += [one for one in tree.directories if one in tree.files or _last(one).startswith(("_", "."))]
-    if found:
+    files = [name for name in site.storage.children(path) if name not in tree.directories]
+    files += [name for name in tree.directories if name in tree.files or _base_name(name).startswith(("_", "."))]
+    if files:
         raise Refused(
-            f"{what}: {location} holds {found[0]}; wanted a directory without files, or one that is not there"
+            f"{what}: {location} holds {files[0]}; expected a directory without files, or one that does not exist"
         )
 
 
-def _last(path: str) -> str:
+def _base_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
@@ -338,24 +343,26 @@ def _remove_dead(site: Site, what: str, path: str) -> None:
     """Removes a staging directory whose transaction has ended.
 
     Raises:
-        Refused: it has not, or this metastore has never given its number.
+        Refused: the transaction is open, or this metastore never allocated its number.
     """
-    owner, transactions = parse_staging(_last(path)), site.metastore.transactions
+    owner, transactions = parse_staging(_base_name(path)), site.metastore.transactions
     if owner is None or owner > transactions.newest() or transactions.state(owner) == txn_states.OPEN:
-        raise Refused(f"{what}: somebody writes in {path}; wait until that has ended, or give another LOCATION")
+        raise Refused(f"{what}: somebody writes in {path}; wait until they are done, or give another LOCATION")
     site.storage.remove(path)
 
 
 def make_directory(site: Site, location: str) -> list[str]:
-    """Makes a table's directory, like the nearest one above that is there; object stores have no directories. Returns the
-    directories that were not there before."""
+    """Creates a table's directory, with owner and mode of the nearest existing parent; returns the directories it created.
+
+    Object stores have no directories, so nothing is created there.
+    """
     path = site.storage.resolve(location)
     if not site.storage.capabilities(path).renames:
         return []
-    made, like = [], path
+    created, like = [], path
     while like and not site.storage.exists(like):
-        made.append(like)
+        created.append(like)
         like = like.rpartition("/")[0]
-    if made:
+    if created:
         site.storage.make_directories(path, like=like or "/")
-    return made
+    return created

@@ -1,4 +1,4 @@
-"""Hive's types of columns that are given in Arrow: the reverse of ``schema.column_type``."""
+"""Finds Hive types for the columns of an Arrow schema; the reverse of ``schema.column_type``."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _SIMPLE = {
 
 
 def hive_columns(table: str, schema: pa.Schema) -> dict[str, str]:
-    """Returns Hive's types by column.
+    """Returns the Hive type of each column.
 
     Raises:
-        NotSupported: a column has a type that Hive has no equal of.
+        NotSupported: Hive has no equivalent of a column's type.
     """
     return {field.name: _hive_type(table, field.name, field.type) for field in schema}
 
@@ -55,6 +55,6 @@ def _hive_type(table: str, column: str, kind: ArrowType) -> str:
         fields = (f"{field.name}:{_hive_type(table, column, field.type)}" for field in kind)
         return f"struct<{','.join(fields)}>"
     raise NotSupported(
-        f"{table}: column {column} is a {kind} in Arrow, which has no equal in Hive's full ACID tables; give another type, "
-        "or Hive's types by column instead of a schema of pyarrow"
+        f"{table}: column {column} is a {kind} in Arrow, which has no equivalent in Hive's full ACID tables; give another "
+        "type, or a mapping from columns to Hive types instead of a pyarrow schema"
     )

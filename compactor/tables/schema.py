@@ -1,4 +1,4 @@
-"""A table's columns in Arrow: one schema for a scan, whatever types its files were written with."""
+"""A table's columns in Arrow. A scan has one schema, whatever types its files were written with."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ ROW_ID_TYPE = pa.struct(
     [pa.field("writeid", pa.int64()), pa.field("bucketid", pa.int32()), pa.field("rowid", pa.int64())]
 )
 NANOSECONDS = "ns"
-IN_PARTS = "parts"  #: which loses nothing
+IN_PARTS = "parts"  #: the lossless form of timestamps
 PER_SECOND = {NANOSECONDS: 10**9, "us": 10**6}  #: units of timestamps
-PARTS = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])  #: a timestamp without any loss
+PARTS = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])  #: a lossless timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The columns that a scan returns: positions of the table's columns and of its partition keys, each in their order."""
+    """The columns of a scan, as positions among the table's columns and among its partition keys, in order."""
 
     columns: tuple[int, ...]
     keys: tuple[int, ...]
 
 
 def select(table: Table, names: Sequence[str] | None) -> Selection:
-    """Returns the selection of the columns with these names in any case, in the table's order; None selects all.
+    """Selects columns by name, in any case; the result is in the table's order. None selects all.
 
     Raises:
-        NotFound: the table has no column of such a name.
+        NotFound: the table has no column of this name.
     """
-    every = [column.name.lower() for column in (*table.columns, *table.partition_keys)]
-    wanted = set(every) if names is None else {name.lower() for name in names}
-    if unknown := sorted(wanted.difference(every)):
-        raise NotFound(f"{table} has no column {unknown[0]!r}; it has {', '.join(every)}")
+    known = [column.name.lower() for column in (*table.columns, *table.partition_keys)]
+    chosen = set(known) if names is None else {name.lower() for name in names}
+    if unknown := sorted(chosen.difference(known)):
+        raise NotFound(f"{table} has no column {unknown[0]!r}; it has {', '.join(known)}")
     count = len(table.columns)
     return Selection(
-        columns=tuple(place for place in range(count) if every[place] in wanted),
-        keys=tuple(place for place in range(len(table.partition_keys)) if every[count + place] in wanted),
+        columns=tuple(place for place in range(count) if known[place] in chosen),
+        keys=tuple(place for place in range(len(table.partition_keys)) if known[count + place] in chosen),
     )
 
 
 def arrow_schema(
     table: Table, selection: Selection | None = None, *, row_ids: bool = False, timestamps: str = NANOSECONDS
 ) -> pa.Schema:
-    """Returns the schema of a scan: ``row__id`` if asked for, the columns, then the partition columns.
+    """Returns the schema of a scan: ``row__id`` if ``row_ids``, the columns, then the partition columns.
 
     Raises:
-        NotSupported: a column has a type that Arrow has no equal of (a uniontype).
-        BadSetting: ``timestamps`` is none of ``ns``, ``us`` and ``parts``.
+        NotSupported: Arrow has no equivalent of a column's type (a uniontype).
+        BadSetting: ``timestamps`` is not ``ns``, ``us`` or ``parts``.
     """
     if timestamps not in (*PER_SECOND, IN_PARTS):
-        raise BadSetting(f"timestamps={timestamps!r}: wanted 'ns', 'us', or 'parts'; see Table.scan")
+        raise BadSetting(f"timestamps={timestamps!r}: expected 'ns', 'us', or 'parts'; see Table.scan")
     chosen = selection or select(table, None)
     columns = [table.columns[place] for place in chosen.columns]
     columns += [table.partition_keys[place] for place in chosen.keys]
@@ -69,16 +69,16 @@ def arrow_schema(
 
 
 def column_type(table: Table, column: Column) -> ArrowType:
-    """Returns the Arrow type of one column.
+    """Returns the Arrow type of a column.
 
     Raises:
-        NotSupported: there is none.
+        NotSupported: Arrow has no equivalent of its type.
     """
     try:
         return arrow_type(parse_hive_type(column.type))
     except NotLossless as error:
         raise NotSupported(
-            f"{table}: column {column.name} is a {column.type}, which Arrow has no equal type of; name the other columns in "
+            f"{table}: column {column.name} is a {column.type}, which has no equivalent in Arrow; name the other columns in "
             "selected_fields"
         ) from error
 

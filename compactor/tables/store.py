@@ -1,4 +1,4 @@
-"""The open metastore as a program uses it: tables, and transactions over several of them."""
+"""The open metastore of a program: loads, creates and drops tables, and opens transactions over several of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compactor.tables.transactions.transaction_block import transaction
 
 
 class Store:
-    """An open metastore. Made by ``open_metastore``, or around a site that is open already."""
+    """An open metastore. ``open_metastore`` creates it; it can also wrap an open site."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -27,8 +27,8 @@ class Store:
         """Returns the table ``<database>.<table>``.
 
         Raises:
-            Refused: ``name`` is of another form.
-            NotFound: there is none of this name.
+            Refused: ``name`` has another form.
+            NotFound: the table does not exist.
         """
         return _load(self.site, name, None)
 
@@ -39,7 +39,7 @@ class Store:
             location: the directory below which its tables are created.
 
         Raises:
-            Refused: the metastore is Hive's, there is one of this name, or ``name`` is none.
+            Refused: the metastore is Hive's, the database exists, or ``name`` is not a valid name.
         """
         create_database(self.site, name, location)
 
@@ -57,45 +57,44 @@ class Store:
 
         Args:
             name: ``<database>.<table>``.
-            schema: of pyarrow, or Hive's type of each column (``{"id": "bigint", "code": "varchar(8)"}``).
-            partitioned_by: those of its columns by which the table is partitioned.
+            schema: a pyarrow schema, or the Hive type of each column (``{"id": "bigint", "code": "varchar(8)"}``).
+            partitioned_by: the columns of ``schema`` by which the table is partitioned.
             clustered_by: columns, and the number of buckets.
-            properties: beside ``transactional`` and its kin, such as ``orc.compress``.
-            location: default: below the database's.
+            properties: more table properties, such as ``orc.compress``; ``transactional`` is set anyway.
+            location: the directory; by default a directory below the database's.
 
         Raises:
-            Refused: the metastore is Hive's, there is a table of this name, or its directory holds something or lies within
-                another table's.
-            NotFound: there is no such database or column.
-            NotConforming, NotSupported: a column's name or type is none that a full ACID table can have.
+            Refused: the metastore is Hive's, the table exists, or its directory is not empty or overlaps another table's.
+            NotFound: the database or a column does not exist.
+            NotConforming, NotSupported: a full ACID table cannot have a column of this name or type.
         """
-        database, table = _names(name)
-        wanted = Definition(
+        database, table = _split_name(name)
+        definition = Definition(
             schema=schema,
             partitioned_by=partitioned_by,
             clustered_by=clustered_by,
             properties=properties,
             location=location,
         )
-        return Table(self.site, create_table(self.site, database, table, wanted))
+        return Table(self.site, create_table(self.site, database, table, definition))
 
     def drop_table(self, name: str, *, purge: bool = False) -> None:
         """Drops a table of an embedded metastore, once nobody else uses it.
 
         Args:
-            purge: removes its files, too; else they stay where they are.
+            purge: also remove its files; otherwise they stay where they are.
 
         Raises:
-            Refused: the metastore is Hive's; or, with ``purge``, others' directories overlap the table's.
-            NotFound: there is no such table.
+            Refused: the metastore is Hive's; or, with ``purge``, another table's directory overlaps this table's.
+            NotFound: the table does not exist.
             LockNotGranted: somebody has used it for longer than compactor.lock.wait.
         """
-        database, table = _names(name)
+        database, table = _split_name(name)
         drop_table(self.site, self.site.metastore.catalog.table(database, table), purge=purge)
 
     @contextmanager
     def transaction(self) -> Iterator[StoreTransaction]:
-        """Opens a transaction until the block ends, which commits, or raises, which aborts.
+        """Opens a transaction; the end of the block commits it, an exception aborts it.
 
         Raises:
             TransactionAborted: it timed out, or another writer of the same rows committed first.
@@ -106,15 +105,17 @@ class Store:
 
 
 class StoreTransaction:
-    """An open transaction: every table that it loads is seen as it was at the transaction's first statement, without what
-    transactions that were opened later have committed by then, as in Hive."""
+    """An open transaction. It shows every table that it loads as of its first statement.
+
+    As in Hive, it never shows rows of transactions that were opened later, even if they committed before that statement.
+    """
 
     def __init__(self, txn: Transaction) -> None:
         self._txn = txn
 
     @property
     def id(self) -> int:
-        """Its TXN_ID."""
+        """The id of the transaction (TXN_ID)."""
         return self._txn.id
 
     def load_table(self, name: str) -> Table:
@@ -126,17 +127,17 @@ class StoreTransaction:
 def open_metastore(
     name: str = "default", *, settings: Mapping[str, str] | None = None, config_path: str | None = None
 ) -> Iterator[Store]:
-    """Opens a metastore until the block ends; it is configured as for the command line.
+    """Opens a metastore until the block ends, with the configuration of the command line.
 
     Args:
-        name: of the metastore in ``compactor.toml``.
-        settings: by key, as with ``--set``; also ``url``, ``state_url``, ``warehouse`` and ``hive_conf``.
-        config_path: of a ``compactor.toml``; else COMPACTOR_CONFIG, else the one in the current directory if any.
+        name: the name of the metastore in ``compactor.toml``.
+        settings: values by key, as with ``--set``; also ``url``, ``state_url``, ``warehouse`` and ``hive_conf``.
+        config_path: a ``compactor.toml``; by default COMPACTOR_CONFIG, else the file in the current directory if any.
 
     Raises:
         BadSetting: the configuration is wrong.
         DatabaseUnavailable: a database cannot be reached, or has no schema.
-        NotSupported: the database or its schema is of a kind that this release does not know.
+        NotSupported: this release does not know this kind of database or schema.
     """
     with open_deployment(name, flags=settings, config_path=config_path) as site:
         yield Store(site)
@@ -144,7 +145,7 @@ def open_metastore(
 
 def named_table(site: Site, name: str) -> values.Table:
     """Returns the table ``<database>.<table>`` as the metastore describes it; see ``Store.load_table``."""
-    database, table = _names(name)
+    database, table = _split_name(name)
     return site.metastore.catalog.table(database, table)
 
 
@@ -152,8 +153,8 @@ def _load(site: Site, name: str, txn: Transaction | None) -> Table:
     return Table(site, named_table(site, name), txn)
 
 
-def _names(name: str) -> tuple[str, str]:
+def _split_name(name: str) -> tuple[str, str]:
     database, dot, table = name.partition(".")
     if not dot or not database or not table:
-        raise Refused(f"table {name!r}: wanted <database>.<table>")
+        raise Refused(f"table {name!r}: expected <database>.<table>")
     return database, table

@@ -23,7 +23,7 @@ from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.sql.run_statements import check_text, run
 from compactor.tables.transactions import numbers_on_disk
-from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers
+from compactor.tables.transactions.numbers_on_disk import must_know_all_numbers
 from tests.support.backups import Backup
 from tests.support.passes import compact
 from tests.support.tables import insert, make_table, with_settings
@@ -267,7 +267,7 @@ def test_directories_of_dropped_partitions_are_in_nobodys_way(
     assert table.scan().count() == 78
     table.scan().count()
     assert len(listed) == 1 + 3
-    must_have_given_all_numbers(site, site.metastore.catalog.table("default", "p"))
+    must_know_all_numbers(site, site.metastore.catalog.table("default", "p"))
     assert len(listed) == 1 + 3 + 1 + 64
     for value in range(3):
         table.append(pa.table({"a": [value], "d": [2]}))

@@ -64,10 +64,10 @@ def test_a_minor_of_one_transactions_statements_shows_no_row_that_the_last_delet
     row_type = "struct<a:int,b:string>"
     with transaction(beside.site) as txn:
         for start in (0, 10):
-            made = txn.statement(entity(name), WriteOperation.INSERT)
+            made = txn.begin_statement(entity(name), WriteOperation.INSERT)
             rows = pa.table({"a": pa.array([start, start + 1], pa.int32()), "b": ["x", "y"]})
             write_rows(made.location, row_type, rows, write_id=made.write_id, statement_id=made.statement_id)
-        gone = txn.statement(entity(name), WriteOperation.DELETE)
+        gone = txn.begin_statement(entity(name), WriteOperation.DELETE)
         ids = pa.table({"writeid": [gone.write_id], "bucketid": [bucket.encode(0, 0)], "rowid": [1]})
         write_deletes(gone.location, row_type, ids, write_id=gone.write_id, statement_id=gone.statement_id)
     [done] = beside.compact(name, "minor")

@@ -97,7 +97,7 @@ def insert(
     found = list(values)
     directory = Path()
     with suppress(_Changed), transaction(site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
+        statement = txn.begin_statement(entity_of(table), WriteOperation.INSERT)
         written = statement.write_id
         name = Delta(
             kind=DeltaKind.INSERT, min_write_id=written, max_write_id=written, statement_id=statement.statement_id

@@ -67,7 +67,7 @@ def make(site: Site, warehouse: Path, name: str = "scanned") -> Table:
 def insert(site: Site, table: Table, values: Sequence[Row], *, blooms: Sequence[str] = ("i", "s", "d")) -> None:
     """Inserts rows as a transaction; the file has row groups of ``STRIDE`` rows."""
     with transaction(site) as txn:
-        made = txn.statement(Entity(database=table.database, table=table.name), WriteOperation.INSERT)
+        made = txn.begin_statement(Entity(database=table.database, table=table.name), WriteOperation.INSERT)
         folder = Path(made.location) / f"delta_{made.write_id:07d}_{made.write_id:07d}_{made.statement_id:04d}"
         folder.mkdir()
         (folder / ACID_VERSION_FILE).write_bytes(ACID_VERSION)

@@ -88,7 +88,7 @@ def insert(site: Site, table: Table, values: Iterable[int], *, commits: bool = T
 def insert_within(txn: Transaction, table: Table, values: Iterable[int]) -> None:
     """Inserts such rows as one statement of ``txn``."""
     rows = list(values)
-    statement = txn.statement(entity_of(table), WriteOperation.INSERT)
+    statement = txn.begin_statement(entity_of(table), WriteOperation.INSERT)
     for number in NUMBERS:
         part = [v for v in rows if v % len(NUMBERS) == number]
         if part:
@@ -129,7 +129,7 @@ def delete(site: Site, table: Table, values: Iterable[int]) -> None:
     """Deletes the rows with these values of ``a`` in one transaction."""
     gone = set(values)
     with transaction(site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.DELETE)
+        statement = txn.begin_statement(entity_of(table), WriteOperation.DELETE)
         txns = site.metastore.transactions.snapshot(txn.id)
         write_ids = site.write_ids(table, txns)
         directory = acid_directory(site.storage.listing(statement.location), write_ids, txns)

@@ -66,7 +66,7 @@ def wide_table(site: Site, warehouse: Path, *, deltas: int, stripes: int, stripe
     table = catalog.create_table(NewTable("default", name, str(location), columns, parameters=parameters))
     for number in range(deltas):
         with transaction(site) as txn:
-            statement = txn.statement(Entity(database="default", table=name), WriteOperation.INSERT)
+            statement = txn.begin_statement(Entity(database="default", table=name), WriteOperation.INSERT)
             rows = pa.table({"id": pa.array([0], pa.int64()), "payload": pa.array([b"0"])})
             write_id = statement.write_id
             write_rows(statement.location, statement.table.row_type, rows, write_id=write_id, statement_id=0, number=0)

@@ -17,7 +17,7 @@ from compactor.spark_tables.keeper.held_by_name import HeldByName
 from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.spark_tables.keeper.held_writes import load_writable_table
 from compactor.spark_tables.messages import BeginInserts, BegunInserts, CommitInserts
-from compactor.tables.transactions.lock_kinds import lock_of
+from compactor.tables.transactions.lock_kinds import find_write_lock
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.shared import begin, finish
 
@@ -92,7 +92,7 @@ def load_distinct_tables(site: Site, names: Sequence[str]) -> list[Table]:
 
 def lock_for_inserts(txn: Transaction, tables: Sequence[Table], to_read: Sequence[Entity] = ()) -> None:
     """Locks all tables in one request, so that two groups of INSERTs never wait for each other."""
-    kind = lock_of(txn.site, AccessKind.INSERT)
+    kind = find_write_lock(txn.site, AccessKind.INSERT)
     if kind is None:
         return
     writing = [LockRequest(database=table.database, table=table.name, type=kind) for table in tables]

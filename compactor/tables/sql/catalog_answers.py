@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from compactor.base.errors import NotFound
 from compactor.base.redaction import redact_value
 from compactor.metastore.catalog.embedded import ORC_INPUT
+from compactor.metastore.catalog.values import Table
 from compactor.statements import parsed_actions
 from compactor.statements.statement import Statement
 from compactor.tables.sql.answer import Answer
@@ -72,6 +73,8 @@ def describe(session: Session, statement: Statement, action: parsed_actions.Desc
         rows += [_describe_field(f"# parameter {key}", redact_value(key, value)) for key, value in parameters]
     return Answer(statement=statement.name, rows=rows, columns=_DESCRIBED)
 
+
+def render_create_table(table: Table) -> str:
     """Returns a CREATE TABLE for this table; our parser reads it if the table is full ACID."""
     lines = [
         f"CREATE {'EXTERNAL ' if table.is_external else ''}TABLE {_quote_name(table.database)}.{_quote_name(table.name)} ("
@@ -104,7 +107,7 @@ def _list_names(statement: Statement, column: str, names: Iterable[str], empty: 
 
 
 def _filter_names(names: Iterable[str], pattern: str | None) -> list[str]:
-    """Filters names by a pattern of Hive: ``*`` and ``%`` match any text, ``_`` a character, ``|`` separates alternatives."""
+    """Filters names by a pattern of Hive: ``*`` and ``%`` match any text, ``_`` a character, ``|`` is an or."""
     if pattern is None:
         return list(names)
     parts = re.split(r"([*%_|])", pattern.strip().lower())

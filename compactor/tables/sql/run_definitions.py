@@ -14,7 +14,7 @@ from compactor.statements import parsed_actions
 from compactor.statements.statement import Statement
 from compactor.tables.definitions import (
     Definition,
-    checked_columns,
+    check_columns,
     create_table,
     drop_locked,
     must_be_a_name,
@@ -316,7 +316,7 @@ def add_columns(session: Session, statement: Statement, action: parsed_actions.A
     names = [column for column, _ in action.columns]
     if len(set(names)) < len(names):
         raise NotConforming(f"{name}: a column of {', '.join(names)} is defined twice")
-    new = list(checked_columns(name, dict(action.columns)))
+    new = list(check_columns(name, dict(action.columns)))
     with session.locked_table(statement, action.table) as table:
         session.site.metastore.embedded_catalog.add_columns(table, new)
     return build_result(

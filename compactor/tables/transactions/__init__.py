@@ -1,3 +1,3 @@
-"""Transactions of programs: snapshot, locks, statements, and what is staged until the commit."""
+"""Transactions of programs: snapshot, locks, statements, and the files that wait for the commit."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Partitions that a transaction writes into and that do not exist yet: they come into the catalog with its commit.
+"""Partitions that a transaction writes into and that do not exist yet; its commit adds them to the catalog.
 
-Until then the provisional component of the table stands for them, so that an aborted write is looked for in every directory
-below the table (PROTOCOL 11.11). Hive adds them in transactions of their own, and a query may see them empty.
+Until then a provisional component of the table stands for them, so that files of an aborted write are looked for in every
+directory below the table (PROTOCOL 11.11). Hive adds partitions in separate transactions, so its queries may see them empty.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALLOWED = "hive.metastore.partition.name.whitelist.pattern"
 
 
 class AddedPartitions:
-    """The partitions that one transaction adds."""
+    """The partitions that a transaction adds."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -41,33 +41,34 @@ class AddedPartitions:
     def __bool__(self) -> bool:
         return bool(self._new)
 
-    def of(self, table: Table) -> list[Partition]:
-        """Returns those of ``table``."""
+    def partitions_of(self, table: Table) -> list[Partition]:
+        """Returns the added partitions of ``table``."""
         return [_as_partition(new) for new in self._new.values() if new.table.id == table.id]
 
     @property
     def partitions(self) -> Mapping[Entity, NewPartition]:
-        """All of them."""
+        """All added partitions."""
         return dict(self._new)
 
     def take_back(self, before: Mapping[Entity, NewPartition]) -> None:
-        """Forgets those that were added since ``partitions`` was ``before``; their empty directories stay."""
+        """Forgets the partitions that were added after ``partitions`` returned ``before``; their empty directories stay."""
         self._new = dict(before)
-        for of_statement, names in list(self._components.items()):
-            names.intersection_update(one.partition or "" for one in before if one.table == of_statement[0].table)
+        for component, names in list(self._components.items()):
+            names.intersection_update(entity.partition or "" for entity in before if entity.table == component[0].table)
             if not names:
-                del self._components[of_statement]
+                del self._components[component]
 
     def add(self, table: Table, name: str, write_id: WriteId, seen: tuple[ValidTxnList, ValidWriteIdList]) -> Partition:
-        """Makes the directory of a partition that does not exist, and returns the partition: that of somebody else, who has
-        added it meanwhile.
+        """Creates the directory of a partition that does not exist, and returns the partition.
+
+        If somebody else has added the partition meanwhile, returns theirs.
 
         Args:
             seen: the snapshot of the transaction.
 
         Raises:
-            Refused: its name is too long, or is none of those that the site allows.
-            StorageError: its directory holds rows already, which nobody added to the table.
+            Refused: its name is too long, or the site does not allow it.
+            StorageError: its directory holds rows, but is no partition of the table.
         """
         must_be_a_partition_name(self._site, table, name)
         must_fit_in_a_directory(table, name)
@@ -76,22 +77,22 @@ class AddedPartitions:
         self._site.storage.make_directories(f"{root}/{name}", like=root)
         partition = _as_partition(new)
         if self._holds_rows(path_of(self._site.storage, table, partition), seen):
-            if found := self._site.metastore.catalog.partitions(table, [name]):
-                return found[0]
+            if existing := self._site.metastore.catalog.partitions(table, [name]):
+                return existing[0]
             raise StorageError(
-                f"{table}: {new.location} holds rows, and is no partition of the table; move it away (or, in Hive, add it: "
-                "ALTER TABLE … ADD PARTITION); nothing was written"
+                f"{table}: {new.location} holds rows, but is not a partition of the table; move it away (or, in Hive, add "
+                "it: ALTER TABLE … ADD PARTITION); nothing was written"
             )
         self._new[Entity(database=table.database, table=table.name, partition=name)] = new
         return partition
 
     def _holds_rows(self, location: str, seen: tuple[ValidTxnList, ValidWriteIdList]) -> bool:
         txns, write_ids = seen
-        found = acid_directory(self._site.storage.listing(location), write_ids, txns)
-        return bool(found.base or found.deltas or found.originals)
+        directory = acid_directory(self._site.storage.listing(location), write_ids, txns)
+        return bool(directory.base or directory.deltas or directory.originals)
 
     def record(self, table: Entity, operation: str, write_id: WriteId, names: Iterable[str]) -> list[str]:
-        """Takes those of ``names`` that are added here, whose components are written with the commit; returns the others."""
+        """Records components of the ``names`` that are added here, for the commit; returns the other names."""
         entity = Entity(database=table.database, table=table.table)
         others = []
         for name in names:
@@ -102,9 +103,10 @@ class AddedPartitions:
         return others
 
     def stand_for(self, table: Entity, operation: str) -> bool:
-        """Returns true if a provisional component of the table has to stay until the commit."""
+        """Tells whether a provisional component of the table must stay until the commit."""
         return any(
-            (one.database, one.table, op) == (table.database, table.table, operation) for one, op, _ in self._components
+            (entity.database, entity.table, recorded) == (table.database, table.table, operation)
+            for entity, recorded, _ in self._components
         )
 
     def make_durable(self) -> None:
@@ -124,7 +126,7 @@ class AddedPartitions:
             raise error
 
     def at_commit(self, txn: TxnId) -> Sequence[InTransaction]:
-        """Returns what adds the partitions and their components within the committing database transaction."""
+        """Returns the actions that add the partitions and their components, within the committing database transaction."""
         if not self._new:
             return ()
         adding = self._site.metastore.new_partitions.adding(list(self._new.values()))
@@ -138,10 +140,10 @@ class AddedPartitions:
 
 
 def must_be_a_partition_name(site: Site, table: Table, name: str) -> None:
-    """Refuses a partition that a metastore of Hive would not take.
+    """Refuses a partition name that Hive's metastore would not accept.
 
     Raises:
-        Refused: it is one.
+        Refused: the name is not acceptable.
     """
     longest = max(part_values(name), key=len)
     if len(longest) > _LONGEST_VALUE or len(name) > _LONGEST_NAME:
@@ -150,17 +152,19 @@ def must_be_a_partition_name(site: Site, table: Table, name: str) -> None:
             f"stores {_LONGEST_NAME} and {_LONGEST_VALUE} at most"
         )
     if "\0" in name:
-        raise Refused(f"{table}: partition {name!r} has a character that no file's name has; wanted a value without it")
+        raise Refused(
+            f"{table}: partition {name!r} has a NUL character, which file names cannot have; use another value"
+        )
     allowed = site.settings.text(_ALLOWED)
     if allowed and any(re.fullmatch(allowed, value) is None for value in part_values(name)):
         raise Refused(f"{table}: partition {name!r} has a value that {_ALLOWED} = {allowed!r} does not allow")
 
 
 def must_fit_in_a_directory(table: Table, name: str) -> None:
-    """Refuses a partition whose usual directory could not be made.
+    """Refuses a partition whose default directory could not be created.
 
     Raises:
-        Refused: it is one.
+        Refused: the name of the directory is too long.
     """
     directory = max(name.split("/"), key=lambda part: len(part.encode()))
     if (size := len(directory.encode())) > _LONGEST_DIRECTORY:

@@ -1,9 +1,9 @@
-"""A batch of transactions that are opened ahead: a stream's commits use them up one by one (Hive's transaction batch).
+"""A batch of transactions that are opened ahead; a stream's commits use them up one by one (Hive's transaction batch).
 
-What an insert does before it writes is done for all of them at once: lock, write IDs, a look whether these are unused,
-components. One lock of the whole batch, held by its last transaction, stands from before the write IDs are drawn until the
-batch is over, so that nobody overwrites or drops the table meanwhile. A batch is short: open write IDs hold back compactions
-of the table, open transactions every cleaner (docs/adr/0045-streams.md).
+The work that an insert does before it writes is done once for the whole batch: lock, write IDs, the check that they are
+unused, components. The last transaction of the batch holds one lock for all, from before the write IDs are allocated until
+the batch is over, so that nobody overwrites or drops the table meanwhile. A batch is short, because open write IDs hold back
+compactions of the table, and open transactions hold back every cleaner (docs/adr/0045-streams.md).
 """
 
 from __future__ import annotations
@@ -32,22 +32,24 @@ from compactor.site.mode import must_write
 from compactor.site.restored_database import doubt_of_programs
 from compactor.site.site import Site, must_have_its_own_ground, path_of
 from compactor.tables.transactions.held_locks import wait_for_locks
-from compactor.tables.transactions.loaded_tables import LoadedTable, load_again
-from compactor.tables.transactions.lock_kinds import lock_of
-from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers, note_given
+from compactor.tables.transactions.loaded_tables import LoadedTable, reload
+from compactor.tables.transactions.lock_kinds import find_write_lock
+from compactor.tables.transactions.numbers_on_disk import must_know_all_numbers, note_write_id
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.transactions.transaction_block import ending
 from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
 from compactor.tables.transactions.watch import Watch
 
-AGE_S = 1.0  #: after which a batch is used no more
+AGE_S = 1.0  #: a batch is used for this long
 MOST = 256  #: transactions in one batch
 _ROLE = "stream"
 
 
-def following(size: int, used: int, took_s: float) -> int:
-    """Returns the size of the batch after one of which ``used`` transactions were used in ``took_s`` seconds: as many, or
-    twice as many where all of them were used in half of a batch's age."""
+def next_batch_size(size: int, used: int, took_s: float) -> int:
+    """Returns the size of the next batch, from the size of the last one and how many transactions were used.
+
+    It is as many as were used, or twice as many if all were used within half a batch's age.
+    """
     if used == size and took_s < AGE_S / 2:
         return min(2 * size, MOST)
     return max(used, 1)
@@ -57,12 +59,12 @@ class Batch:
     """Open transactions that each insert into ``table`` once.
 
     Args:
-        partition: to which all rows will belong, if that is known; it need not exist.
-        count: at most hive.txn.max.open.batch of them are opened.
+        partition: the partition of all rows, if it is known; it need not exist.
+        count: the number of transactions; at most hive.txn.max.open.batch are opened.
 
     Raises:
         Refused: ``hive.max.open.txns`` are open, or the table has been changed since it was loaded.
-        NotFound: it was dropped.
+        NotFound: the table was dropped.
         LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
         StorageError: a directory holds one of the write IDs already.
     """
@@ -78,10 +80,10 @@ class Batch:
         self._site, self._table, self._clock = site.for_a_transaction(), table, clock
         self._entity = Entity(database=table.database, table=table.name, partition=partition)
         self._opening = NewTransaction(user=site.user, host=site.host, agent=site.identity(_ROLE))
-        self._begun = clock()
+        self._started_at = clock()
         if (in_doubt := doubt_of_programs(site)) is not None:
             raise Disagreement(f"{self._entity}: nothing is written: {in_doubt}")
-        must_have_given_all_numbers(site, table)
+        must_know_all_numbers(site, table)
         transactions = site.metastore.transactions
         opened = transactions.open(self._opening.user, self._opening.host, agent=self._opening.agent, count=count)
         self.size = len(opened)
@@ -97,24 +99,24 @@ class Batch:
         except BaseException:
             self.close()
             raise
-        self._begun = clock()  # whoever has waited for the lock, has a second from now on
+        self._started_at = clock()  # waiting for the lock does not count
 
     @property
     def used(self) -> int:
-        """The number of its transactions that have been used."""
+        """The number of transactions that have been used."""
         return self.size - len(self._txns)
 
     @property
     def age_s(self) -> float:
-        """Seconds since it was opened."""
-        return self._clock() - self._begun
+        """Seconds since the batch was opened."""
+        return self._clock() - self._started_at
 
     @property
     def is_over(self) -> bool:
-        """True if it is used up, too old, or lost."""
+        """True if the batch is used up, too old, or lost."""
         with suppress(CompactorError):
             self._heart.check()
-            return not self._txns or self.age_s >= AGE_S or self._watch.found is not None
+            return not self._txns or self.age_s >= AGE_S or self._watch.loss is not None
         return True
 
     @property
@@ -124,17 +126,18 @@ class Batch:
 
     @property
     def locations(self) -> Mapping[str, str]:
-        """The directories of partitions that it has written into, while its lock keeps them from being dropped."""
+        """The directories of partitions that the batch has written into; empty if no lock keeps them from being dropped."""
         return self._locations if self._watch.has_locks else {}
 
-    def know(self, locations: Mapping[str, str]) -> None:
-        """Takes note of partitions that one of its transactions has written into and committed."""
+    def remember(self, locations: Mapping[str, str]) -> None:
+        """Remembers partitions that one of the transactions has written into and committed."""
         self._locations.update(locations)
 
     @contextmanager
     def next(self) -> Iterator[tuple[Transaction, WriteStatement, bool]]:
-        """Yields the next transaction with its statement, and true if its component is provisional. Commits it at the end of
-        the block, or aborts it when that raises.
+        """Yields the next transaction, its statement, and whether the component of the statement is provisional.
+
+        The end of the block commits the transaction; an exception aborts it.
 
         Raises:
             TransactionAborted: it timed out; WriteConflict: the table was overwritten meanwhile.
@@ -142,22 +145,22 @@ class Batch:
             CommitUnknown: the answer to the commit was lost.
         """
         txn = self._txns.popleft()
-        opened = Transaction(self._site, txn, self._opening, self._heart, self._watch)
-        made = replace(self._made, write_id=self._write_ids[txn])
-        opened.take(made, self._unused, is_provisional=self._is_provisional)
-        opened.with_commit += self._still(opened)
+        transaction = Transaction(self._site, txn, self._opening, self._heart, self._watch)
+        statement = replace(self._statement, write_id=self._write_ids[txn])
+        transaction.take(statement, self._unused, is_provisional=self._is_provisional)
+        transaction.with_commit += self._commit_checks(transaction)
         try:
-            with ending(opened, self._heart, self._watch, _ROLE):
-                yield opened, made, self._is_provisional
+            with ending(transaction, self._heart, self._watch, _ROLE):
+                yield transaction, statement, self._is_provisional
         except CommitUnknown:
             raise
         except BaseException:
-            with suppress(CompactorError):  # of the holder, or of an overwrite: then it is open itself
+            with suppress(CompactorError):  # if the holder was lost or the table overwritten, this one is still open
                 self._site.metastore.transactions.abort(txn, f"the {_ROLE} failed", agent=self._agent)
             raise
 
     def close(self) -> None:
-        """Gives back what was not used. What cannot be aborted times out."""
+        """Gives back the unused transactions. Transactions that cannot be aborted time out."""
         self._stack.close()
         with suppress(CompactorError):
             self._site.metastore.transactions.give_back(list(self._txns), f"not used by a {_ROLE}", agent=self._agent)
@@ -178,34 +181,34 @@ class Batch:
             self._unused.look(table, location)
             check = partial(self._unused.check, str(entity), table, location)
         self._write_ids = site.metastore.write_ids.allocate_all(self._txns, entity.database, entity.table, check)
-        note_given(site, table, max(self._write_ids.values()))
+        note_write_id(site, table, max(self._write_ids.values()))
         first = self._write_ids[self._txns[0]]
         recorded = replace(entity, partition=None) if self._is_provisional else entity
         site.metastore.write_ids.add_components(self._write_ids, recorded, WriteOperation.INSERT.value)
-        self._made = _statement(table, entity, first, location)
+        self._statement = _build_statement(table, entity, first, location)
         reach(WriteStep.WRITE_BEGUN)
 
     def _lock(self) -> None:
-        kind = lock_of(self._site, AccessKind.INSERT)
+        kind = find_write_lock(self._site, AccessKind.INSERT)
         if kind is None:
             return
         entity = self._entity
-        wanted = LockRequest(database=entity.database, table=entity.table, partition=entity.partition, type=kind)
-        wait_for_locks(self._site, self._holder, [wanted], self._opening.user)
+        request = LockRequest(database=entity.database, table=entity.table, partition=entity.partition, type=kind)
+        wait_for_locks(self._site, self._holder, [request], self._opening.user)
         self._watch.has_locks = True
 
     def _read_again(self) -> Table:
         """Returns the table, which nobody can alter or drop from now on.
 
         Raises:
-            NotFound, Refused: it is not as it was loaded, or its mode is observe.
+            NotFound, Refused: the table has changed since it was loaded, or its mode is observe.
         """
-        table = load_again(self._site.metastore.catalog, LoadedTable.from_table(self._table))
+        table = reload(self._site.metastore.catalog, LoadedTable.from_table(self._table))
         must_write(self._site.settings_for(table), str(table))
         return table
 
-    def _still(self, opened: Transaction) -> list[InTransaction]:
-        """Returns what is checked in the database transaction that commits ``opened``: the lock still protects it."""
+    def _commit_checks(self, opened: Transaction) -> list[InTransaction]:
+        """Returns checks for the committing database transaction: the batch's lock must still protect ``opened``."""
         dialect = self._site.metastore.dialect
 
         def is_held(conn: Connection) -> None:
@@ -218,7 +221,7 @@ class Batch:
         return [is_held, is_not_overwritten]
 
 
-def _statement(table: Table, entity: Entity, write_id: WriteId, location: str) -> WriteStatement:
+def _build_statement(table: Table, entity: Entity, write_id: WriteId, location: str) -> WriteStatement:
     return WriteStatement(
         table=table,
         entity=entity,

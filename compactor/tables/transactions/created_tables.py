@@ -1,7 +1,7 @@
-"""Tables that a transaction creates with their rows: they come into the catalog with its commit (CREATE TABLE … AS).
+"""Tables that a transaction creates with their rows; its commit adds them to the catalog (CREATE TABLE … AS).
 
-Their components come with it, too: until then there is no table in which an aborted write could be looked for, and no name
-in its directory but that of a staging directory (PROTOCOL 14.24).
+The commit also records their components. Until then there is no table in which an aborted write could be looked for, and
+their directory holds nothing but a staging directory (PROTOCOL 14.24).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compactor.site.site import Site
 
 
 class CreatedTables:
-    """The tables that one transaction creates."""
+    """The tables that a transaction creates."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -34,14 +34,14 @@ class CreatedTables:
         return bool(self._new)
 
     def add(self, new: NewTable, directories: Collection[str], is_alone: InTransaction) -> Table:
-        """Returns a new table as it will be; it is in the catalog once the transaction is committed.
+        """Returns a new table as it will be once the transaction has committed.
 
         Args:
-            directories: those that were made for it.
-            is_alone: checks at the commit that nobody else has come to its directory since it was looked at.
+            directories: the directories that were created for it.
+            is_alone: checks at the commit that nobody else has started to use its directory.
 
         Raises:
-            NotFound: there is no such database.
+            NotFound: the database does not exist.
         """
         table, inserting = self._site.metastore.embedded_catalog.creating(new)
         self._new.append(table)
@@ -49,26 +49,28 @@ class CreatedTables:
         self._directories += directories
         return table
 
-    def named(self, database: str, name: str) -> Table | None:
-        """Returns the table of this name that is created here; None for any other."""
-        return next((one for one in self._new if (one.database, one.name) == (database, name)), None)
+    def find(self, database: str, name: str) -> Table | None:
+        """Returns the table of this name if the transaction creates it, otherwise None."""
+        return next((table for table in self._new if (table.database, table.name) == (database, name)), None)
 
     def record(self, entity: Entity, operation: str, write_id: WriteId) -> None:
-        """Takes a component of a table without partitions, which is written with the commit."""
+        """Records a component of a table without partitions; the commit writes it."""
         self._components[entity, operation] = write_id
 
     def make_durable(self) -> None:
         """Makes the names of the tables' directories durable.
 
         Raises:
-            StorageError: one could not be made durable; the transaction must not commit.
+            StorageError: a name could not be made durable; the transaction must not commit.
         """
         for error in self._site.storage.sync_names(self._directories).values():
             raise error
 
     def at_commit(self, txn: TxnId) -> Sequence[InTransaction]:
-        """Returns what creates the tables, and records their components, within the committing database transaction; it
-        raises Refused if somebody has created one of this name meanwhile."""
+        """Returns the actions that create the tables and their components, within the committing database transaction.
+
+        They raise Refused if somebody has created a table of the same name meanwhile.
+        """
         return [
             *self._inserting,
             *(

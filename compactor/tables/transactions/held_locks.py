@@ -1,4 +1,4 @@
-"""The locks that one transaction holds, and how it takes more of them."""
+"""The locks that a transaction holds, and how it takes more."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ class HeldLocks:
         self._site, self._txn, self._user = site, txn, user
         self._strongest: dict[Entity, LockType] = {}
 
-    def take(self, wanted: Iterable[tuple[Entity, LockType]]) -> bool:
-        """Takes locks in one request, but those that a stronger one on the same object already includes; returns false if
-        that are all of them.
+    def take(self, locks: Iterable[tuple[Entity, LockType]]) -> bool:
+        """Takes locks in one request, except where the transaction holds one as strong; returns true if it took any.
 
         Raises:
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
-            TransactionAborted: the transaction timed out meanwhile.
+            TransactionAborted: the transaction timed out while it waited.
         """
         missing: dict[Entity, LockType] = {}
-        for entity, kind in wanted:
+        for entity, kind in locks:
             if kind.strength > self._strength(entity, missing):
                 missing[entity] = kind
         if missing:
@@ -44,7 +43,7 @@ class HeldLocks:
         return bool(missing)
 
     def take_planned(self, requests: Sequence[LockRequest]) -> None:
-        """Takes the locks of a whole statement, those of databases too, in one request; raises as ``take`` does."""
+        """Takes all locks of a statement, also on databases, in one request; raises the errors of ``take``."""
         if not requests:
             return
         wait_for_locks(self._site, self._txn, requests, self._user)
@@ -54,17 +53,17 @@ class HeldLocks:
                 if request.type.strength > self._strength(entity, {}):
                     self._strongest[entity] = request.type
 
-    def _strength(self, entity: Entity, asked: Mapping[Entity, LockType]) -> int:
-        """Returns the strength of what is held or asked for on ``entity``, -1 if nothing is."""
-        return max((held[entity].strength for held in (self._strongest, asked) if entity in held), default=-1)
+    def _strength(self, entity: Entity, missing: Mapping[Entity, LockType]) -> int:
+        """Returns the strength of the strongest lock on ``entity`` that is held or in ``missing``; -1 without any."""
+        return max((locks[entity].strength for locks in (self._strongest, missing) if entity in locks), default=-1)
 
 
 def wait_for_locks(site: Site, txn: TxnId, requests: Sequence[LockRequest], user: str) -> None:
-    """Takes locks in one request of ``txn``, as soon as nobody holds a conflicting one.
+    """Takes locks in one request of ``txn``, waiting until nobody holds a conflicting lock.
 
     Raises:
-        LockNotGranted: one was held for longer than compactor.lock.wait.
-        TransactionAborted: the transaction timed out meanwhile.
+        LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
+        TransactionAborted: the transaction timed out while it waited.
     """
     longest = site.settings.milliseconds("hive.lock.sleep.between.retries")
     wait_for(

@@ -1,4 +1,4 @@
-"""Tables as programs have loaded them, compared with what has become of them since (PROTOCOL 14.25)."""
+"""Compares tables as programs have loaded them with their current state (PROTOCOL 14.25)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from compactor.metastore.catalog.read import Catalog
     from compactor.metastore.catalog.values import Table
 
-#: ends of the properties by which rows are read and written, such as ``compactorthreshold.compactor.orc.default.timezone``
-_DECIDING = ("bucketing_version", DEFAULT_ZONE)
+#: suffixes of the properties by which rows are read and written, such as
+``compactorthreshold.compactor.orc.default.timezone`` _DECIDING = ("bucketing_version", DEFAULT_ZONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedTable:
-    """The identity, place and columns of a table at the time when a program loaded it, as values that may travel.
+    """The identity, place and columns of a table at the time when a program loaded it; can be serialized.
 
-    ``layout`` is the number of buckets, and the columns that decide which bucket holds a row and in which order.
-    ``properties`` are those that decide how rows are read and written.
+    ``layout`` is the number of buckets, the bucketing columns and the sort columns. ``properties`` are those that decide how
+    rows are read and written.
     """
 
     id: int
@@ -52,37 +52,37 @@ class LoadedTable:
         return f"{self.database}.{self.name}"
 
 
-def load_again(catalog: Catalog, loaded: LoadedTable) -> Table:
-    """Returns the table that was loaded, as it is now. A lock on its name, if the caller holds one, keeps it so.
+def reload(catalog: Catalog, loaded: LoadedTable) -> Table:
+    """Returns the current state of the table that was loaded. Only a lock on its name keeps it so.
 
     Raises:
-        NotFound: the name belongs to no table any more, or to another one.
-        Refused: the table has other columns, buckets, other deciding properties or another location.
+        NotFound: the table is gone, or another one has its name.
+        Refused: its columns, buckets, deciding properties or location have changed.
     """
-    table = find_again(catalog, loaded)
+    table = find_loaded(catalog, loaded)
     must_be_as_loaded(loaded, table, catalog)
     return table
 
 
-def find_again(catalog: Catalog, loaded: LoadedTable) -> Table:
+def find_loaded(catalog: Catalog, loaded: LoadedTable) -> Table:
     """Returns the table that was loaded, whatever columns it has now.
 
     Raises:
-        NotFound: the name belongs to no table any more, or to another one.
+        NotFound: the table is gone, or another one has its name.
     """
     try:
         table = catalog.table(loaded.database, loaded.name)
     except NotFound as error:
-        raise NotFound(f"{loaded}: {_fate(catalog, loaded)}; load it again") from error
+        raise NotFound(f"{loaded}: {_describe_fate(catalog, loaded)}; load it again") from error
     _must_be_the_same(loaded, table, catalog)
     return table
 
 
 def must_be_as_loaded(loaded: LoadedTable, table: Table, catalog: Catalog) -> None:
-    """Refuses ``table``, which was read from ``catalog`` under its lock, unless it is the one that was loaded.
+    """Refuses ``table``, which was read from ``catalog`` under its lock, if it differs from the one that was loaded.
 
     Raises:
-        NotFound, Refused: as ``load_again`` says.
+        NotFound, Refused: as for ``reload``.
     """
     _must_be_the_same(loaded, table, catalog)
     now = LoadedTable.from_table(table)
@@ -102,11 +102,13 @@ def must_be_as_loaded(loaded: LoadedTable, table: Table, catalog: Catalog) -> No
 def _must_be_the_same(loaded: LoadedTable, table: Table, catalog: Catalog) -> None:
     if table.id != loaded.id:
         raise NotFound(
-            f"{loaded}: {_fate(catalog, loaded)}, and another table (id {table.id}, was {loaded.id}) has its name; load "
-            "it again"
+            f"{loaded}: {_describe_fate(catalog, loaded)}, and another table (id {table.id}, was {loaded.id}) has its name; "
+            "load it again"
         )
 
 
-def _fate(catalog: Catalog, loaded: LoadedTable) -> str:
+def _describe_fate(catalog: Catalog, loaded: LoadedTable) -> str:
     place = catalog.places_by_id([loaded.id], []).get((loaded.id, None))
-    return "was dropped since it was loaded" if place is None else f"was renamed to {place[0]} since it was loaded"
+    if place is None:
+        return "was dropped since it was loaded"
+    return f"was renamed to {place[0]} since it was loaded"

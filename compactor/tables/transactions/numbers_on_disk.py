@@ -1,7 +1,7 @@
-"""Write IDs and transactions that a table's directories show and its metastore has never given (PROTOCOL 11.3).
+"""Finds write IDs and transactions in a table's directories that its metastore has never allocated (PROTOCOL 11.3).
 
-Whoever reads or writes a directory looks at its names. After a metastore was put back to an older copy, other directories of
-the table may show what it has forgotten, and so may those of partitions that it does not know any more.
+Reads and writes check the names in the directory they use. But after a metastore was restored from an older copy, other
+directories of the table, and of partitions that the copy does not know, may also hold numbers that it has forgotten.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from compactor.metastore.catalog.values import Partition, Table
 from compactor.site.files_and_metastore import visibility_transactions
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, claims_of, path_of
-from compactor.tables.transactions.loaded_tables import LoadedTable, find_again
+from compactor.tables.transactions.loaded_tables import LoadedTable, find_loaded
 
 if TYPE_CHECKING:
     from compactor.metastore.store import Metastore
 
 log = logging.getLogger(__name__)
-_MOST_LISTED = 64  #: directories on each level; the last ones by name, which are the latest where partitions are days
-_MOST_NAMES = 1000  #: partitions on disk that are looked for in the catalog
-_FRESH_S = 10.0  #: for this long a table whose directories agreed is not looked at again
+_MOST_LISTED = 64  #: directories on each level; the last ones by name, which are the newest if partitions are days
+_MOST_NAMES = 1000  #: partitions on disk that are looked up in the catalog
+_FRESH_S = 10.0  #: a table whose directories agreed is not checked again for this long
 _THREADS = 8
 
 
@@ -40,38 +40,40 @@ class _Agreed:
     next_write_id: WriteId
 
 
-#: By table, and whether only partitions were looked at that the metastore does not know.
+#: By table id, and whether only partitions that the metastore does not know were checked.
 _AGREED: WeakKeyDictionary[Metastore, dict[tuple[int, bool], _Agreed]] = WeakKeyDictionary()
 
 
-def must_have_given_all_numbers(site: Site, table: Table) -> None:
-    """Checks the whole of ``table`` before a number is drawn to write into it: a number that is given a second time brings
-    lost rows back, or hides them.
+def must_know_all_numbers(site: Site, table: Table) -> None:
+    """Checks all of ``table`` before a number is allocated to write into it.
+
+    A number that is allocated twice would bring lost rows back, or hide rows.
 
     Raises:
-        NotFound: the table was renamed or dropped since it was loaded; the numbers are those of another one then.
-        Disagreement: a directory has a number that the metastore has never given.
+        NotFound: the table was renamed or dropped since it was loaded, so the numbers are those of another table.
+        Disagreement: a directory has a number that the metastore has never allocated.
     """
     try:
-        _look(site, table, only_unknown=False, concerns=lambda _: True)
+        _check(site, table, only_unknown=False, concerns=lambda _: True)
     except Disagreement:
-        find_again(site.metastore.catalog, LoadedTable.from_table(table))
+        find_loaded(site.metastore.catalog, LoadedTable.from_table(table))
         raise
 
 
 def must_miss_no_partition(site: Site, table: Table, concerns: Callable[[Partition], bool]) -> None:
-    """Checks the partitions that are on disk and unknown to the metastore: of those that a scan ``concerns`` rows would be
-    missing; others are a warning in the log.
+    """Checks the partitions that are on disk but unknown to the metastore.
+
+    A scan that ``concerns`` such a partition would miss its rows. Others only get a warning in the log.
 
     Raises:
-        Disagreement: such a partition holds what the metastore has never given.
+        Disagreement: such a partition holds numbers that the metastore has never allocated.
     """
     if table.is_partitioned:
-        _look(site, table, only_unknown=True, concerns=concerns)
+        _check(site, table, only_unknown=True, concerns=concerns)
 
 
-def note_given(site: Site, table: Table, write_id: WriteId) -> None:
-    """Notes a write ID that was drawn, so that a database which would give it again is looked at again."""
+def note_write_id(site: Site, table: Table, write_id: WriteId) -> None:
+    """Notes an allocated write ID, so that a database which would allocate it again is checked again."""
     agreed = _AGREED.get(site.metastore, {})
     for only_unknown in (False, True):
         last = agreed.get((table.id, only_unknown))
@@ -79,14 +81,14 @@ def note_given(site: Site, table: Table, write_id: WriteId) -> None:
             agreed[table.id, only_unknown] = replace(last, next_write_id=WriteId(write_id + 1))
 
 
-def _look(site: Site, table: Table, *, only_unknown: bool, concerns: Callable[[Partition], bool]) -> None:
+def _check(site: Site, table: Table, *, only_unknown: bool, concerns: Callable[[Partition], bool]) -> None:
     metastore, started = site.metastore, time.monotonic()
     agreed, key = _AGREED.setdefault(metastore, {}), (table.id, only_unknown)
     last = agreed.get(key)
     if last is not None and started - last.at < _FRESH_S and _next(site, table) >= last.next_write_id:
         return
     directories = _directories(site, table, only_unknown=only_unknown)
-    outputs = {txn for one in directories for txn in visibility_transactions(one.names).values()}
+    outputs = {txn for directory in directories for txn in visibility_transactions(directory.names).values()}
     numbers = Numbers(  # read after the listings (PROTOCOL 11.3.1)
         compactions={txn: row.type.compacts for txn, row in metastore.transactions.rows(outputs).items()},
         newest=metastore.transactions.newest(),
@@ -103,7 +105,7 @@ def _look(site: Site, table: Table, *, only_unknown: bool, concerns: Callable[[P
             must_agree(directory.path, directory.names, numbers)
         for doubt in in_doubt:
             is_clean = False
-            log.warning("%s: %s/%s: %s; it is not read here", table, directory.path, doubt.name, doubt.because)
+            log.warning("%s: %s/%s: %s; its rows are not read", table, directory.path, doubt.name, doubt.because)
     if is_clean:
         agreed[key] = _Agreed(at=started, next_write_id=numbers.next_write_id)
 
@@ -114,7 +116,7 @@ def _next(site: Site, table: Table) -> WriteId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Directory:
-    """A directory of deltas; ``unknown`` is the partition that it would be if the metastore knew it."""
+    """A directory of deltas. ``unknown`` is the partition that it would be if the metastore knew it."""
 
     path: str
     names: tuple[str, ...]
@@ -122,7 +124,7 @@ class _Directory:
 
 
 def _directories(site: Site, table: Table, *, only_unknown: bool) -> list[_Directory]:
-    """Lists the directories of a table, unknown partitions first, and as many as is bounded."""
+    """Lists the directories of a table up to a limit, unknown partitions first."""
     root = path_of(site.storage, table, None)
     with SideBySide(_THREADS, "numbers-on-disk") as threads:
         if not table.is_partitioned:
@@ -132,18 +134,18 @@ def _directories(site: Site, table: Table, *, only_unknown: bool) -> list[_Direc
         chosen = sorted(names, key=known.__contains__)
         chosen = [name for name in chosen if not only_unknown or name not in known][:_MOST_LISTED]
 
-        def listed(name: str) -> _Directory:
+        def list_partition(name: str) -> _Directory:
             partition = known.get(name)
             path = f"{root}/{name}" if partition is None else path_of(site.storage, table, partition)
             location = f"{table.location.rstrip('/')}/{name}"
             new = Partition(id=-1, name=name, location=location, values=part_values(name))
             return _Directory(path=path, names=_children(site, path), unknown=new if partition is None else None)
 
-        return threads.map(listed, chosen)
+        return threads.map(list_partition, chosen)
 
 
 def _partitions_on_disk(site: Site, table: Table, root: str, threads: SideBySide) -> list[str]:
-    """Returns the names of partitions below ``root``, the last ones first."""
+    """Returns the names of partitions below ``root`` in descending order, such as ``day=2026-11-02/hour=3``."""
     names = [""]
     for key in table.partition_keys:
         begins = f"{key.name.lower()}="
@@ -159,7 +161,7 @@ def _partitions_on_disk(site: Site, table: Table, root: str, threads: SideBySide
 
 
 def _children(site: Site, path: str) -> tuple[str, ...]:
-    """Returns the names in a directory; none of one that cannot be listed, which whoever reads it says."""
+    """Returns the names in a directory; none if it cannot be listed, which its reader will report."""
     with suppress(StorageError):
         return site.storage.children(path)
     return ()

@@ -1,8 +1,8 @@
-"""The rows that a transaction has written and not yet named (PROTOCOL 14.1).
+"""The rows that a transaction has written but not yet published (PROTOCOL 14.1).
 
-Files are written below a hidden directory of their table or partition, ``.compactor_w<txn>_<token>``, private to this user,
-and get their final names inside the committing database transaction. A writer that was paused until its transaction was
-forgotten names nothing: rows under the name of a forgotten write ID would count as committed.
+Files are written below a hidden directory of their table or partition, ``.compactor_w<txn>_<token>``, that only this user
+can read. They get their final names inside the committing database transaction. A writer that was paused until its
+transaction was forgotten publishes nothing: rows under the name of a forgotten write ID would count as committed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from compactor.storage.protocol import Storage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDirectory:
-    """A staged directory of one statement, complete, with the files in it as the transaction itself reads them."""
+    """A complete staged directory of one statement, with its files as the transaction itself reads them."""
 
     acid: Base | Delta
     staged: StagedDirectory
@@ -43,22 +43,22 @@ class Pending:
         self._staging: dict[str, str] = {}
         self._directories: dict[str, tuple[PendingDirectory, ...]] = {}
         self._accepted = 0
-        self._rows: Counter[tuple[str, int]] = Counter()  # inserted, by location and file number
+        self._rows: Counter[tuple[str, int]] = Counter()  # inserted rows, by location and file number
 
     def __bool__(self) -> bool:
         return bool(self._staging)
 
     @property
     def directories(self) -> Mapping[str, tuple[PendingDirectory, ...]]:
-        """All that is staged, by location."""
+        """The staged directories, by location."""
         return dict(self._directories)
 
     def take_back(self, before: Mapping[str, tuple[PendingDirectory, ...]]) -> None:
-        """Forgets what was staged since ``directories`` was ``before``; its files go with the staging directories."""
+        """Forgets the directories that were staged after ``directories`` returned ``before``; their files stay in staging."""
         self._directories = dict(before)
 
     def at(self, location: str) -> tuple[PendingDirectory, ...]:
-        """Returns what is staged at ``location``, in the order of the statements."""
+        """Returns the directories staged at ``location``, in the order of the statements."""
         return self._directories.get(location, ())
 
     def next_row(self, location: str, number: int) -> int:
@@ -66,13 +66,12 @@ class Pending:
         return self._rows[location, number]
 
     def attempt(self, location: str, acid: Base | Delta) -> str:
-        """Returns the path of a directory for an attempt to write the files of ``acid`` at ``location``; it does not exist
-        yet.
+        """Returns a new path at ``location`` for an attempt to write the files of ``acid``; it does not exist yet.
 
         Raises:
-            NotSupported: the transaction has overwritten the location: readers see nothing but the base of its write ID.
+            NotSupported: the transaction has overwritten the location, so readers see only the base of its write ID.
         """
-        if not isinstance(acid, Base) and any(isinstance(one.acid, Base) for one in self.at(location)):
+        if not isinstance(acid, Base) and any(isinstance(staged.acid, Base) for staged in self.at(location)):
             raise NotSupported(
                 f"{location}: transaction {self._txn} has overwritten it, and readers skip what the same transaction adds; "
                 "commit first, or overwrite with all rows at once"
@@ -80,7 +79,7 @@ class Pending:
         return f"{self.attempts(location)}/{secrets.token_hex(8)}"
 
     def attempts(self, location: str) -> str:
-        """Returns the directory in which attempts are made, this process's and those of others for ``accept_from``."""
+        """Returns the directory for attempts of this process, and for attempts of others that ``accept_from`` takes."""
         if location not in self._staging:
             staging = f"{location}/{writing_name(self._txn, token())}"
             self._storage.make_private(staging, (ATTEMPTS, OUT))
@@ -88,46 +87,48 @@ class Pending:
         return f"{self._staging[location]}/{ATTEMPTS}"
 
     def let_go(self, location: str) -> None:
-        """Removes the staging directory of ``location``, where nothing was accepted."""
+        """Removes the staging directory of ``location`` if nothing was accepted there."""
         if location in self._staging and location not in self._directories:
             self._storage.remove(self._staging.pop(location), durable=False)
 
     def accept(self, location: str, acid: Base | Delta, outputs: Sequence[Output], home: str) -> None:
-        """Takes an attempt's files, by this process at ``home``, as the statement's directory ``acid``. A base takes
-        the place of all that the transaction has staged there before."""
+        """Accepts an attempt's files, written by this process at ``home``, as the statement's directory ``acid``.
+
+        A base replaces everything that the transaction has staged at this location before.
+        """
         reach(WriteStep.WRITE_ATTEMPTED)
         storage = self._storage
         path = self._new_directory(location, acid)
         storage.make_inside(path)
-        is_local = (
-            storage.local_path(home) is not None
-        )  # elsewhere files are sent to where they are staged, and not moved
+        # local files are moved; elsewhere they are uploaded to the place where they are staged
+        is_local = storage.local_path(home) is not None
         files = []
         for output in hand_over(storage, outputs, home if is_local else path, full=False):
             if is_local:
                 storage.rename(output.path, f"{path}/{output.name}", durable=False)
-            files.append(_staged(output))
+            files.append(_staged_file(output))
             if not isinstance(acid, Delta) or acid.kind is not DeltaKind.DELETE:
                 self._rows[location, output.number] += output.rows
         self._take(location, acid, outputs, path, files)
 
     def accept_from(self, location: str, acid: Base | Delta, source: str, outputs: Sequence[Output]) -> None:
-        """Takes ``source``, a whole directory that another process has filled with the files ``outputs``, as a directory of
-        the statement. It may be an attempt of another location: partitions show only in the rows.
+        """Accepts ``source``, a directory that another process has filled with ``outputs``, as a directory of the statement.
+
+        It may be an attempt at another location, since partitions show only in the rows.
 
         Raises:
-            VerificationFailed: a file is not as long as that process said.
+            VerificationFailed: a file does not have the length that the other process reported.
         """
         reach(WriteStep.WRITE_ATTEMPTED)
         for output in outputs:
-            if (found := self._storage.length(output.path)) != output.length:
+            if (length := self._storage.length(output.path)) != output.length:
                 raise VerificationFailed(
-                    f"{output.path}: {found} bytes are there, {output.length} were written; nothing was named, write again"
+                    f"{output.path} has {length} bytes, but {output.length} were written; nothing was published, write again"
                 )
         self.attempts(location)
         path = self._new_directory(location, acid)
         self._storage.rename(source, path, durable=False)
-        self._take(location, acid, outputs, path, [_staged(output) for output in outputs])
+        self._take(location, acid, outputs, path, [_staged_file(output) for output in outputs])
 
     def _new_directory(self, location: str, acid: Base | Delta) -> str:
         self._accepted += 1
@@ -136,7 +137,7 @@ class Pending:
     def _take(
         self, location: str, acid: Base | Delta, outputs: Sequence[Output], path: str, files: Sequence[StagedFile]
     ) -> None:
-        """Takes the directory ``path``, in which all files are."""
+        """Takes the directory ``path``, which holds all files."""
         self._storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
         staged = StagedDirectory(name=acid.name, staged=path, files=tuple(files))
         below = os.path.relpath(path, location)
@@ -146,7 +147,7 @@ class Pending:
         reach(WriteStep.WRITE_STAGED)
 
     def make_durable(self) -> None:
-        """Gives what is staged the owner and mode of its location, and makes it durable.
+        """Gives the staged files the owner and mode of their location, and makes them durable.
 
         Raises:
             StorageError: something could not be made durable; the transaction must not commit.
@@ -159,17 +160,16 @@ class Pending:
         reach(WriteStep.WRITE_DURABLE)
 
     def name(self, limit_s: float) -> None:
-        """Gives every staged directory its final name. Readers skip those of an open write ID, so one may come after the
-        other.
+        """Gives every staged directory its final name, one after another; readers skip names of an open write ID.
 
         Raises:
-            StorageError: a name is taken, or ``limit_s`` is over: the transaction may have been timed out meanwhile.
+            StorageError: a name is taken, or ``limit_s`` has passed, so that the transaction may have timed out meanwhile.
         """
-        begun = time.monotonic()
+        started_at = time.monotonic()
         for location, directories in self._directories.items():
-            if time.monotonic() - begun > limit_s:
+            if time.monotonic() - started_at > limit_s:
                 raise StorageError(f"{location}: naming took longer than {limit_s:.0f} s, half of hive.txn.timeout")
-            staged = tuple(one.staged for one in directories)
+            staged = tuple(pending.staged for pending in directories)
             staging = self._staging[location]
             naming.name_directories(
                 self._storage, Staged(location=location, staging=staging, directories=staged, figures=Figures())
@@ -184,20 +184,20 @@ class Pending:
         self._staging.clear()
 
 
-def _staged(output: Output) -> StagedFile:
+def _staged_file(output: Output) -> StagedFile:
     return StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows)
 
 
 def overlay(
     inserts: dict[int, list[Input]], deletes: dict[int, list[Input]], pending: Sequence[PendingDirectory]
 ) -> None:
-    """Adds to the files of a directory, by file number, what the reading transaction itself has staged there."""
-    for one in pending:
-        if isinstance(one.acid, Base):
+    """Adds the files that the reading transaction itself has staged to the files of a directory, by file number."""
+    for directory in pending:
+        if isinstance(directory.acid, Base):
             inserts.clear()
             deletes.clear()
-        is_delete = isinstance(one.acid, Delta) and one.acid.kind is DeltaKind.DELETE
-        for number, source in one.inputs:
+        is_delete = isinstance(directory.acid, Delta) and directory.acid.kind is DeltaKind.DELETE
+        for number, source in directory.inputs:
             (deletes if is_delete else inserts).setdefault(number, []).append(source)
 
 

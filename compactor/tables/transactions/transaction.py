@@ -1,7 +1,7 @@
-"""A transaction of Hive over any number of tables: one snapshot, its locks, a heartbeat, and its statements.
+"""A Hive transaction over any number of tables: one snapshot, its locks, a heartbeat, and its statements.
 
-The snapshot is taken once, after the first locks, and stays the same until the end. A component is written before any file
-of it can exist, so that an aborted transaction stays known as long as its files exist (PROTOCOL 8).
+The snapshot is taken once, after the first locks, and stays the same until the end. A component is recorded before any of
+its files exists, so that an aborted transaction is remembered for as long as its files exist (PROTOCOL 8).
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from compactor.site.site import Site, must_have_its_own_ground, path_of
 from compactor.tables.transactions.added_partitions import AddedPartitions
 from compactor.tables.transactions.created_tables import CreatedTables
 from compactor.tables.transactions.held_locks import HeldLocks
-from compactor.tables.transactions.loaded_tables import LoadedTable, load_again, must_be_as_loaded
-from compactor.tables.transactions.lock_kinds import excluding, lock_of
-from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers, note_given
+from compactor.tables.transactions.loaded_tables import LoadedTable, must_be_as_loaded, reload
+from compactor.tables.transactions.lock_kinds import find_excluding_lock, find_write_lock
+from compactor.tables.transactions.numbers_on_disk import must_know_all_numbers, note_write_id
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
 from compactor.tables.transactions.watch import Watch
 from compactor.tables.transactions.written import Written
 
 log = logging.getLogger(__name__)
-_BEGINNINGS = 10  #: times that a transaction begins again, in favour of others, before it gives up
+_BEGINNINGS = 10  #: times that a transaction begins again, because others wrote meanwhile, before it gives up
 
 
 class WriteOperation(enum.Enum):
@@ -61,8 +61,8 @@ class WriteOperation(enum.Enum):
     DELETE = "d"
 
 
-#: Decides, together with the site's ``hive.txn.xlock.*``, which lock is taken.
-_WHAT = {
+#: Decides, together with ``hive.txn.xlock.*``, which lock a statement takes.
+_ACCESS_KINDS = {
     WriteOperation.INSERT: AccessKind.INSERT,
     WriteOperation.DELETE: AccessKind.DELETE,
     WriteOperation.UPDATE: AccessKind.INSERT_OVERWRITE,
@@ -78,12 +78,11 @@ class WriteStatement:
     operation: WriteOperation
     write_id: WriteId
     statement_id: int
-    location: str  #: of the table, where partitions show only in the rows
+    location: str  #: the table's, if partitions show only in the rows
 
 
 class Transaction:
-    """An open transaction. Made by ``running.transaction``; after its block has ended, nothing of its snapshot can be
-    read."""
+    """An open transaction, created by ``transaction_block.transaction``. After its block its snapshot cannot be read."""
 
     def __init__(self, site: Site, txn: TxnId, opening: NewTransaction, heart: Heartbeat, watch: Watch) -> None:
         self._opening = opening
@@ -93,13 +92,12 @@ class Transaction:
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locks = HeldLocks(site, txn, opening.user)
         self._as_loaded: dict[LoadedTable, Table] = {}  # read again under a lock that is held until the end
-        self._provisional: list[WriteStatement] = []  # dynamic ones, whose partitions are not recorded yet
+        self._provisional: list[WriteStatement] = []  # dynamic statements whose partitions are not recorded yet
         self._txns: ValidTxnList | None = None
         self._write_ids: dict[tuple[str, str], ValidWriteIdList] = {}
         self._is_over = False
-        self.site = (
-            site if site.ground is not None else site.for_a_transaction()
-        )  # one look at the ground of all tables
+        # one view of all tables' directories for the whole transaction
+        self.site = site if site.ground is not None else site.for_a_transaction()
         self._unused = UnusedWriteIds(self.site)
         self.id = txn
         self.pending = Pending(site.storage, txn)
@@ -107,16 +105,16 @@ class Transaction:
         self.created = CreatedTables(site)
         self.written = Written()
         self.in_doubt: str | None = None  #: why nothing may be written: the database is an older copy (PROTOCOL 11.2)
-        self.with_commit: list[InTransaction] = []  #: done in the database transaction that commits what was written
+        self.with_commit: list[InTransaction] = []  #: actions of the database transaction that commits the writes
 
     @property
     def agent(self) -> str | None:
-        """The process that opened it, unique to this transaction and those in which it begins again."""
+        """The process that opened it; unique to this transaction and those with which it begins again."""
         return self._opening.agent
 
     @property
     def txns(self) -> ValidTxnList:
-        """The transactions that this one sees: fixed when it is first asked for, after the first locks."""
+        """The transactions that this one sees; fixed at the first use, after the first locks."""
         if self._txns is None:
             self._txns = self.site.metastore.transactions.snapshot(self.id)
             reach(TransactionStep.SNAPSHOT_TAKEN)
@@ -131,26 +129,26 @@ class Transaction:
         """
         if self._is_over:
             raise SnapshotExpired(f"transaction {self.id} has ended, and with it its snapshot; begin another one")
-        if self._watch.found is not None:
-            raise self._watch.found
+        if self._watch.loss is not None:
+            raise self._watch.loss
         try:
             self._heart.check()
         except LostClaim as error:
-            raise SnapshotExpired(f"{error}; what it saw is no longer protected, begin again") from error
+            raise SnapshotExpired(f"{error}; its snapshot is no longer protected, begin again") from error
 
     def end(self) -> None:
-        """Marks the transaction as ended: from now on ``check`` raises."""
+        """Marks the transaction as ended; ``check`` raises from now on."""
         self._is_over = True
 
     def lock_for_reading(self, table: Table, partitions: Iterable[str | None]) -> None:
         """Takes SHARED_READ on the table (None) or on each of the partitions, all in one request.
 
-        Locks on partitions are never collapsed to one on the table: the cleaner of Hive 3.1 looks for locks on exactly
-        the entry that it cleans.
+        Locks on partitions are never merged into one on the table: the cleaner of Hive 3.1 looks only for locks on exactly
+        the entity that it cleans.
 
         Raises:
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
-            SnapshotExpired: as ``check`` does.
+            SnapshotExpired: as for ``check``.
         """
         self.check()
         if not locking_is_on(self.site.settings):
@@ -158,8 +156,7 @@ class Transaction:
         self._take((_entity(table, name), LockType.SHARED_READ) for name in partitions)
 
     def must_be_as_loaded(self, table: Table) -> Table:
-        """Reads ``table`` again, on which a lock is held, and returns it: nobody alters or drops it from now on
-        (PROTOCOL 14.25).
+        """Reads ``table`` again and returns it. A lock is held, so nobody alters or drops it from now on (PROTOCOL 14.25).
 
         Raises:
             NotFound: it was renamed or dropped since it was loaded.
@@ -168,16 +165,16 @@ class Transaction:
         loaded = LoadedTable.from_table(table)
         if loaded in self._as_loaded:
             return self._as_loaded[loaded]
-        if (new := self.created.named(table.database, table.name)) is not None:
+        if (new := self.created.find(table.database, table.name)) is not None:
             must_be_as_loaded(loaded, new, self.site.metastore.catalog)
             return new
-        now = load_again(self.site.metastore.catalog, loaded)
+        current = reload(self.site.metastore.catalog, loaded)
         if locking_is_on(self.site.settings):
-            self._as_loaded[loaded] = now
-        return now
+            self._as_loaded[loaded] = current
+        return current
 
     def lock_as_planned(self, requests: Sequence[LockRequest]) -> None:
-        """Takes the locks that a statement was planned to take, all in one request, before anything is looked at.
+        """Takes the planned locks of a statement, all in one request, before anything is read.
 
         Raises:
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
@@ -188,7 +185,7 @@ class Transaction:
         self._watch.has_locks = self._watch.has_locks or bool(requests)
 
     def write_ids(self, table: Table) -> ValidWriteIdList:
-        """Returns the write IDs of ``table`` that this transaction sees, its own included, always the same."""
+        """Returns the write IDs of ``table`` that this transaction sees, including its own; the list stays the same."""
         name = (table.database, table.name)
         if name not in self._write_ids:
             self._write_ids[name] = self.site.write_ids(table, self.txns)
@@ -197,28 +194,28 @@ class Transaction:
         return self._write_ids[name]
 
     def partitions(self, table: Table, names: Collection[str] | None = None) -> list[Partition]:
-        """Returns the partitions of ``table``, or of those ``names`` alone, and those that this transaction adds."""
-        found = self.site.metastore.catalog.partitions(table, None if names is None else sorted(names))
-        known = {part.name for part in found}
-        return found + [part for part in self.added.of(table) if part.name not in known]
+        """Returns the partitions of ``table`` (or only those with ``names``), and all that this transaction adds."""
+        existing = self.site.metastore.catalog.partitions(table, None if names is None else sorted(names))
+        known = {part.name for part in existing}
+        return existing + [part for part in self.added.partitions_of(table) if part.name not in known]
 
-    def statement(self, entity: Entity, operation: WriteOperation, loaded: Table | None = None) -> WriteStatement:
-        """Begins the next statement on ``entity``: takes its lock and write ID, and records it before its files are made.
+    def begin_statement(self, entity: Entity, operation: WriteOperation, loaded: Table | None = None) -> WriteStatement:
+        """Begins the next statement on ``entity``: takes its lock and write ID, and records it before its files are written.
 
-        Statement IDs count within one table, as Hive's do within a transaction.
+        Statement IDs count within one table, as they do within a transaction of Hive.
 
         Args:
-            loaded: the table that rows were fitted to; None if they will be fitted to the statement's.
+            loaded: the table to which rows were fitted; None if they will be fitted to the statement's table.
 
         Raises:
             NotFound: the table or partition does not exist, or the table is not the one that was ``loaded``.
-            Refused: the table is not transactional, its mode is observe, or it was altered since it was ``loaded``; its
+            Refused: the table is not transactional, its mode is observe, or it was altered since it was ``loaded``; or its
                 directory or the partition's overlaps another's.
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
             TransactionAborted: the transaction timed out.
-            StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
+            StorageError: a directory holds the write ID already: the metastore was restored, or is another one.
         """
-        if (new := self.created.named(entity.database, entity.table)) is not None:
+        if (new := self.created.find(entity.database, entity.table)) is not None:
             return self._first_statement(new, entity, operation)
         if loaded is not None:  # from now on nobody alters or drops it
             self._lock_for_statement(loaded, entity, operation)
@@ -227,42 +224,41 @@ class Transaction:
             must_be_as_loaded(LoadedTable.from_table(loaded), target.table, self.site.metastore.catalog)
             must_write(target.settings, str(loaded))
         must_have_its_own_ground(self.site, target.table, target.partition)
-        made = self._begin(target.table, entity, operation, target.location)
-        self._unused.check(str(target.entity), target.table, target.location, made.write_id)
+        statement = self._begin(target.table, entity, operation, target.location)
+        self._unused.check(str(target.entity), target.table, target.location, statement.write_id)
         if (entity, operation) not in self._components:
-            self.site.metastore.write_ids.add_component(self.id, entity, operation.value, made.write_id)
+            self.site.metastore.write_ids.add_component(self.id, entity, operation.value, statement.write_id)
             self._components.add((entity, operation))
-        self.written.note(entity, made.write_id, target.location)
+        self.written.note(entity, statement.write_id, target.location)
         reach(WriteStep.WRITE_BEGUN)
-        return made
+        return statement
 
     def _first_statement(self, table: Table, entity: Entity, operation: WriteOperation) -> WriteStatement:
-        """Begins the statement that writes the rows of a table which comes with the commit, as its component does."""
-        made = self._begin(table, entity, operation, path_of(self.site.storage, table, None))
-        self._unused.check(str(entity), table, made.location, made.write_id)
-        self.created.record(entity, operation.value, made.write_id)
-        self.written.note(entity, made.write_id, made.location)
+        """Begins the statement that writes the rows of a new table; the commit adds both the table and its component."""
+        statement = self._begin(table, entity, operation, path_of(self.site.storage, table, None))
+        self._unused.check(str(entity), table, statement.location, statement.write_id)
+        self.created.record(entity, operation.value, statement.write_id)
+        self.written.note(entity, statement.write_id, statement.location)
         reach(WriteStep.WRITE_BEGUN)
-        return made
+        return statement
 
-    def take(self, made: WriteStatement, unused: UnusedWriteIds, *, is_provisional: bool) -> None:
-        """Takes a statement that was begun ahead of this transaction's first: its lock is held, its write ID and component
-        are recorded.
+    def take(self, statement: WriteStatement, unused: UnusedWriteIds, *, is_provisional: bool) -> None:
+        """Takes over a statement that was begun ahead; its lock is held, its write ID and component are recorded.
 
         Args:
-            unused: looked for its write ID already, together with others.
-            is_provisional: its component is of the table, until ``record_partitions``.
+            unused: has checked its write ID already, together with others.
+            is_provisional: its component stands for the table, until ``record_partitions``.
         """
         self._watch.writes, self._unused = True, unused
         if is_provisional:
-            self._provisional.append(made)
+            self._provisional.append(statement)
             return
-        self._components.add((made.entity, made.operation))
-        self.written.note(made.entity, made.write_id, made.location)
+        self._components.add((statement.entity, statement.operation))
+        self.written.note(statement.entity, statement.write_id, statement.location)
 
     @contextmanager
     def whole_statement(self) -> Iterator[None]:
-        """A statement that fails within the block leaves nothing behind that a later commit would name (PROTOCOL 14.12)."""
+        """Undoes a statement that fails within the block, so that a later commit publishes nothing of it (PROTOCOL 14.12)."""
         staged, added, written = self.pending.directories, self.added.partitions, self.written.places
         try:
             yield
@@ -271,15 +267,17 @@ class Transaction:
             self.added.take_back(added)
             self.written.take_back(written)
             for statement in list(self._provisional):
-                with suppress(CompactorError):  # of a transaction that is lost, which the error says
+                with suppress(CompactorError):  # the transaction may be lost; the original error says so
                     self.record_partitions(statement, {})
             raise
 
     def lock_for_overwriting(self, table: Table, partition: str | None, to_read: Sequence[Entity] = ()) -> None:
-        """Takes the lock of an INSERT OVERWRITE on the table or partition, and those to read others; see
-        ``lock_for_changes``. What it replaces must be what its transaction has seen, or may see yet."""
-        lock = lock_of(self.site, _WHAT[WriteOperation.UPDATE])
-        self._lock_then_look(table, _entity(table, partition), lock, to_read, must_see_all=True)
+        """Takes the lock of an INSERT OVERWRITE on the table or partition, and locks to read ``to_read``.
+
+        The transaction must see all rows that it replaces; see ``lock_for_changes``.
+        """
+        lock = find_write_lock(self.site, _ACCESS_KINDS[WriteOperation.UPDATE])
+        self._lock_and_check(table, _entity(table, partition), lock, to_read, must_see_all=True)
 
     def lock_for_changes(
         self,
@@ -290,24 +288,25 @@ class Transaction:
         must_see_all: bool = False,
         others: Sequence[Entity] = (),
     ) -> None:
-        """Takes the table's lock of an UPDATE or DELETE, or ``kind``, with those to read ``partitions`` and ``others``,
-        before anything is looked at (PROTOCOL 14.2): all in one request, since a second one would wait behind whoever waits
-        for the first.
+        """Takes the table's lock of an UPDATE or DELETE, or ``kind``, and locks to read ``partitions`` and ``others``.
 
-        Where another transaction wrote into the table and committed while this one waited, this one begins again, so that
-        it sees that; but not once it has read or written anything.
+        This happens before anything is read (PROTOCOL 14.2), and in one request: a second request would wait behind others
+        that wait for the first one.
+
+        If another transaction wrote into the table and committed during the wait, this one begins again to see its rows,
+        unless it has read or written something already.
 
         Raises:
-            NotFound, Refused: the table is not as it was loaded.
-            WriteConflict: another transaction wrote meanwhile, this one cannot begin again, and the other one changed rows;
-                if this one ``must_see_all`` rows, also where the other one only inserted some.
+            NotFound, Refused: the table has changed since it was loaded.
+            WriteConflict: this transaction cannot begin again, and another one changed rows during the wait; with
+                ``must_see_all``, also if the other one only inserted rows.
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
         """
-        lock = lock_of(self.site, AccessKind.DELETE) if kind is None else excluding(self.site, kind)
+        lock = find_write_lock(self.site, AccessKind.DELETE) if kind is None else find_excluding_lock(self.site, kind)
         to_read = [*(_entity(table, name) for name in partitions), *others]
-        self._lock_then_look(table, _entity(table), lock, to_read, must_see_all=must_see_all)
+        self._lock_and_check(table, _entity(table), lock, to_read, must_see_all=must_see_all)
 
-    def _lock_then_look(
+    def _lock_and_check(
         self,
         table: Table,
         entity: Entity,
@@ -341,7 +340,7 @@ class Transaction:
         )
 
     def _begin_again(self) -> None:
-        """Goes on in another transaction, which nobody notices: nothing was read or written in this one."""
+        """Continues in another transaction. Nobody notices, since nothing was read or written in this one."""
         old, (self.id,) = self.id, self.site.metastore.transactions.open_all([self._opening])
         self._heart.take(self.id)
         self._heart.let_go(old)
@@ -351,54 +350,56 @@ class Transaction:
         self._write_ids.clear()
         self.pending = Pending(self.site.storage, self.id)
         self.added = AddedPartitions(self.site)
-        because = "waited for a lock while another one wrote, and began again"
+        because = "waited for a lock while another transaction wrote, and began again"
         self.site.metastore.transactions.abort(old, because, agent=self.agent)
 
-    def dynamic_statement(
+    def begin_dynamic_statement(
         self, table: Table, operation: WriteOperation, partition: str | None = None
     ) -> WriteStatement:
-        """Begins a statement on a partitioned table whose partitions show only in its rows, or which adds ``partition``.
+        """Begins a statement whose partitions show only in its rows, or which adds ``partition``.
 
-        A provisional component stands for all of its partitions until ``record_partitions`` (Hive's dynamic partitions).
+        A provisional component stands for all its partitions until ``record_partitions`` (Hive's dynamic partitions).
 
         Raises:
-            NotFound, Refused, LockNotGranted, TransactionAborted, StorageError: as ``statement`` does of a ``loaded`` table.
+            NotFound, Refused, LockNotGranted, TransactionAborted, StorageError: as for ``begin_statement`` with ``loaded``.
         """
         path = path_of(self.site.storage, table, None)
-        is_new = self.created.named(table.database, table.name) is not None
+        is_new = self.created.find(table.database, table.name) is not None
         if not is_new:
             self._lock_for_statement(table, _entity(table, partition), operation)
             must_write(self.site.settings_for(self.must_be_as_loaded(table)), str(table))
             must_have_its_own_ground(self.site, table, None)
-        made = self._begin(table, _entity(table, partition), operation, path)
+        statement = self._begin(table, _entity(table, partition), operation, path)
         if not is_new:
-            self.site.metastore.write_ids.add_component(self.id, _entity(table), operation.value, made.write_id)
-        self._provisional.append(made)
+            self.site.metastore.write_ids.add_component(self.id, _entity(table), operation.value, statement.write_id)
+        self._provisional.append(statement)
         reach(WriteStep.WRITE_BEGUN)
-        return made
+        return statement
 
-    def statement_of_rows(self, table: Table, operation: WriteOperation) -> WriteStatement:
-        """Begins the next statement on ``table`` as it was loaded, whose rows say in which partitions it writes, if
-        there are any; raises as ``statement`` and ``dynamic_statement`` do."""
+    def begin_statement_of_rows(self, table: Table, operation: WriteOperation) -> WriteStatement:
+        """Begins the next statement on ``table`` as it was loaded; if it is partitioned, its rows say where it writes.
+
+        Raises the errors of ``begin_statement`` and ``begin_dynamic_statement``.
+        """
         if table.is_partitioned:
-            return self.dynamic_statement(table, operation)
-        return self.statement(_entity(table), operation, loaded=table)
+            return self.begin_dynamic_statement(table, operation)
+        return self.begin_statement(_entity(table), operation, loaded=table)
 
     def check_partitions(self, table: Table, names: Collection[str]) -> None:
-        """Checks those of these partitions that exist, before anything is staged in them (PROTOCOL 11.13).
+        """Checks the existing ones of these partitions before anything is staged in them (PROTOCOL 11.13).
 
         Raises:
-            Refused: the directory of one overlaps another's.
+            Refused: the directory of a partition overlaps another's.
         """
         for partition in self.site.metastore.catalog.partitions(table, sorted(names)) if names else ():
             must_have_its_own_ground(self.site, table, partition)
 
     def add_partition(self, table: Table, name: str, write_id: WriteId) -> Partition:
-        """Adds a partition that does not exist, with the commit; see ``AddedPartitions.add``."""
+        """Adds a partition that does not exist, together with the commit; see ``AddedPartitions.add``."""
         return self.added.add(table, name, write_id, (self.txns, self.write_ids(table)))
 
     def record_partitions(self, statement: WriteStatement, partitions: Mapping[str, str]) -> None:
-        """Records the partitions of a dynamic statement, with their locations, in place of its provisional component."""
+        """Replaces the provisional component of a dynamic statement by its partitions, given with their locations."""
         for name, location in partitions.items():
             self._unused.check(f"{statement.entity} {name}", statement.table, location, statement.write_id)
         entities = {name: replace(statement.entity, partition=name) for name in partitions}
@@ -422,27 +423,30 @@ class Transaction:
         if not table.is_transactional:
             raise Refused(f"{entity}: the table is not transactional; set transactional=true when it is created")
         if kind is not None:
-            self._take([(entity, kind), *((one, LockType.SHARED_READ) for one in to_read)])
+            self._take([(entity, kind), *((source, LockType.SHARED_READ) for source in to_read)])
 
     def _begin(self, table: Table, entity: Entity, operation: WriteOperation, location: str) -> WriteStatement:
-        """Takes the lock and the write ID of a statement, of which nothing is recorded yet.
+        """Takes the lock and the write ID of a statement. Nothing of the statement is recorded yet.
 
         Raises:
-            Disagreement: the database, or the table's files, say that it is an older copy, which gives numbers again.
-            StorageError: a directory at ``location`` holds the new write ID already, which then is not given.
+            Disagreement: the database is an older copy, by itself or compared with the table's files, and would allocate
+                numbers twice.
+            StorageError: a directory at ``location`` holds the new write ID already; the write ID is not allocated then.
         """
         if self.in_doubt is not None:
             raise Disagreement(f"{entity}: nothing is written: {self.in_doubt}")
         self._lock_for_statement(table, entity, operation)
-        _ = self.txns  # fixed by the first statement, whatever it is (PROTOCOL 13.2)
-        if self.created.named(table.database, table.name) is None:
-            must_have_given_all_numbers(self.site, table)
-        self._unused.look(table, location)  # a number that files have must not be drawn, or they would count as aborted
+        _ = self.txns  # the first statement fixes the snapshot, whatever it does (PROTOCOL 13.2)
+        if self.created.find(table.database, table.name) is None:
+            must_know_all_numbers(self.site, table)
+        self._unused.look(
+            table, location
+        )  # a number on disk must not be allocated, or its files would count as aborted
         write_id = self.site.metastore.write_ids.allocate(
             self.id, entity.database, entity.table, partial(self._unused.check, str(entity), table, location)
         )
-        note_given(self.site, table, write_id)
-        self._write_ids.pop((entity.database, entity.table), None)  # the new one belongs to it
+        note_write_id(self.site, table, write_id)
+        self._write_ids.pop((entity.database, entity.table), None)  # the new write ID belongs to the list
         return WriteStatement(
             table=table,
             entity=entity,
@@ -455,7 +459,7 @@ class Transaction:
     def _lock_for_statement(self, table: Table, entity: Entity, operation: WriteOperation) -> None:
         self._must_live()
         self._watch.writes = True
-        self._lock_for_writing(table, entity, lock_of(self.site, _WHAT[operation]))
+        self._lock_for_writing(table, entity, find_write_lock(self.site, _ACCESS_KINDS[operation]))
 
     def _must_live(self) -> None:
         try:
@@ -467,17 +471,17 @@ class Transaction:
         """Returns the next statement ID within a table.
 
         Raises:
-            Refused: there are no more.
+            Refused: the statement IDs are used up.
         """
         table = (entity.database, entity.table)
         number = self._statements[table]
         if number > MAX_STATEMENT:
-            raise Refused(f"{entity}: a transaction has {MAX_STATEMENT + 1} statements on a table at most; commit it")
+            raise Refused(f"{entity}: a transaction can have {MAX_STATEMENT + 1} statements on a table; commit it")
         self._statements[table] += 1
         return number
 
-    def _take(self, wanted: Iterable[tuple[Entity, LockType]]) -> None:
-        if self._locks.take(wanted):
+    def _take(self, locks: Iterable[tuple[Entity, LockType]]) -> None:
+        if self._locks.take(locks):
             self._watch.has_locks = True
 
 

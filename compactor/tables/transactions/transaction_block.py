@@ -1,4 +1,4 @@
-"""Opens a transaction and ends it: ``with transaction(site) as txn:`` commits when the block ends, aborts when it raises."""
+"""Opens and ends transactions: ``with transaction(site) as txn:`` commits when the block ends, aborts if it raises."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from compactor.metastore.transactions.shown_transactions import NewTransaction
 from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.site.restored_database import doubt_of_programs
 from compactor.site.site import Site
-from compactor.tables.transactions.numbers_on_disk import must_have_given_all_numbers
+from compactor.tables.transactions.numbers_on_disk import must_know_all_numbers
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.watch import Watch
 
@@ -37,30 +37,30 @@ class _GivenUp(Exception):
 def transaction(
     site: Site, user: str | None = None, *, role: str = "writer", writes: Collection[Table] = ()
 ) -> Iterator[Transaction]:
-    """Opens a transaction that commits at the end of the block, or aborts when the block raises.
+    """Opens a transaction; the end of the block commits it, an exception aborts it.
 
     Args:
-        role: names the holder, as ``compactor show blockers`` lists it.
-        writes: tables that it will write, if they are known: they are checked before it draws a number.
+        role: names the holder in ``compactor show blockers``.
+        writes: tables that it will write, if they are known; they are checked before it allocates a number.
 
     Raises:
-        Refused: the mode is observe for all tables, so that the metastore is only read.
+        Refused: the mode is observe for all tables, so that the metastore must not be written.
         TransactionAborted: it timed out, or another writer of the same rows won.
         CommitUnknown: the answer to the commit was lost; nothing was aborted.
-        Disagreement: the metastore was put back to an older copy, perhaps meanwhile; nothing was named.
+        Disagreement: the metastore was restored from an older copy, perhaps meanwhile; nothing was published.
     """
     if site.metastore.database.read_only:
         raise Refused(
-            f"metastore {site.name}: compactor.mode is observe ({site.settings.source('compactor.mode')}), and who reads "
-            "rows opens a transaction in the metastore, so that no cleaner removes them meanwhile; set request or more"
+            f"metastore {site.name}: compactor.mode is observe ({site.settings.source('compactor.mode')}), but a reader "
+            "must open a transaction in the metastore, so that no cleaner removes its rows meanwhile; set request or more"
         )
     in_doubt = doubt_of_programs(site)
     for table in writes:
         if in_doubt is not None:
             raise Disagreement(f"{table}: nothing is written: {in_doubt}")
-        must_have_given_all_numbers(site, table)
+        must_know_all_numbers(site, table)
     if in_doubt is not None:
-        log.warning("what is read may lack rows, and nothing is written: %s", in_doubt)
+        log.warning("rows that are read may be incomplete, and nothing is written: %s", in_doubt)
     transactions, agent = site.metastore.transactions, site.identity(role)
     opening = NewTransaction(user=user or site.user, host=site.host, agent=agent)
     (txn,) = transactions.open_all([opening])
@@ -75,12 +75,12 @@ def transaction(
 
 @contextmanager
 def ending(opened: Transaction, heart: Heartbeat, watch: Watch, role: str) -> Iterator[None]:
-    """Commits ``opened`` at the end of the block, or aborts it when the block raises; raises as ``transaction`` does."""
+    """Commits ``opened`` at the end of the block, or aborts it if the block raises; raises as ``transaction`` does."""
     site = opened.site
     try:
         yield
-        if watch.found is not None:
-            raise watch.found
+        if watch.loss is not None:
+            raise watch.loss
         if opened.created:
             opened.created.make_durable()
         if opened.pending:
@@ -93,7 +93,7 @@ def ending(opened: Transaction, heart: Heartbeat, watch: Watch, role: str) -> It
     except BaseException as error:
         heart.let_go(opened.id)
         lost = _lost(opened) if isinstance(error, BadFile | StorageError) else None
-        with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
+        with suppress(CompactorError):  # report the original error; a transaction that cannot be aborted times out
             site.metastore.transactions.abort(opened.id, f"the {role} failed", agent=opened.agent)
         if lost is not None:
             raise lost from error
@@ -105,8 +105,10 @@ def ending(opened: Transaction, heart: Heartbeat, watch: Watch, role: str) -> It
 
 
 def _lost(opened: Transaction) -> TransactionAborted | None:
-    """Returns that somebody else has ended the transaction: what it has staged is swept then, and that a file is gone says
-    nothing to who waits for the commit."""
+    """Returns an error if somebody else has ended the transaction.
+
+    Its staged files are swept then, and a caller is better told of that than of a missing file.
+    """
     try:
         opened.site.metastore.transactions.heartbeat(opened.id)
     except TransactionAborted as error:
@@ -117,13 +119,13 @@ def _lost(opened: Transaction) -> TransactionAborted | None:
 
 
 def give_up(stack: ExitStack) -> None:
-    """Ends what ``stack`` has entered, a transaction without its writes."""
+    """Ends the context managers of ``stack`` by an exception, so that a transaction among them is aborted."""
     with suppress(_GivenUp), stack:
         raise _GivenUp
 
 
 def _commit(site: Site, opened: Transaction, watch: Watch) -> None:
-    """Commits; what is staged gets its names in the same critical section."""
+    """Commits; staged files get their final names in the same critical section."""
     if not opened.pending and not opened.created:
         site.metastore.transactions.commit(opened.id, agent=opened.agent)
         return
@@ -140,9 +142,9 @@ def _commit(site: Site, opened: Transaction, watch: Watch) -> None:
 
 
 def _tidy(ended: Transaction) -> None:
-    """Removes the staging directories; the roles sweep those that stay, as they sweep a compaction's."""
+    """Removes the staging directories. The roles sweep remaining ones, as they sweep those of compactions."""
     try:
         with failing_alone(f"transaction {ended.id}"):
             ended.pending.remove_staging()
     except CompactorError as error:
-        log.warning("transaction %d: what it staged stays until the next compaction or cleaning: %s", ended.id, error)
+        log.warning("transaction %d: its staged files stay until the next compaction or cleaning: %s", ended.id, error)

@@ -1,4 +1,4 @@
-"""Write IDs of which a directory must not know anything before their transaction writes there (PROTOCOL 11.12)."""
+"""Checks that a directory knows nothing of a write ID before its transaction writes there (PROTOCOL 11.12)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compactor.site.site import Site, claims_of
 
 
 class UnusedWriteIds:
-    """Locations in which nothing had the write IDs of one transaction, or of several that were opened together."""
+    """Locations that were checked for the write IDs of a transaction, or of several that were opened together."""
 
     def __init__(self, site: Site) -> None:
         self._storage = site.storage
@@ -20,32 +20,33 @@ class UnusedWriteIds:
         self._names: dict[str, Collection[str]] = {}
 
     def look(self, table: Table, location: str) -> None:
-        """Lists ``location``, a directory of ``table``, once, before a write ID is given; also looks whether another table
-        claims it (PROTOCOL 11.13). Nothing below the directories there is listed.
+        """Lists ``location``, a directory of ``table``, once, before a write ID is allocated.
+
+        Also checks that no other table claims it (PROTOCOL 11.13). Subdirectories are not listed.
 
         Raises:
-            BadFile: there is no such location.
+            BadFile: the location does not exist.
             Disagreement: another table claims it.
         """
         if location not in self._names:
-            # of nothing only a listing says whether the location is there
+            # if there are no children, only a listing shows whether the location exists
             names = self._storage.children(location) or self._storage.listing(location).directories
             self._claims.must_be_free_above(table, location)
             self._claims.must_be_free_by_names(table, location, names)
             self._names[location] = names
 
     def check(self, what: str, table: Table, location: str, write_id: WriteId, last: WriteId | None = None) -> None:
-        """Checks that nothing at ``location`` had ``write_id``, or those from it to ``last``, when it was first looked at.
+        """Checks that nothing at ``location`` had ``write_id`` (or a write ID up to ``last``) when it was first listed.
 
         Raises:
             StorageError: a directory there holds one of them, or hides it.
-            BadFile, Disagreement: as ``look`` does.
+            BadFile, Disagreement: as for ``look``.
         """
         self.look(table, location)
         name = reaching(self._names[location], write_id, last)
         if name is not None:
             raise StorageError(
-                f"{what}: the metastore allocated write ID {write_id}, and {name} reaches it already; its database is older "
+                f"{what}: the metastore allocated write ID {write_id}, but {name} reaches it already; its database is older "
                 "than the table's files (restored from a backup?); nothing was written, compare both before anybody writes "
                 "again"
             )

@@ -1,4 +1,4 @@
-"""The causes that end a transaction of a program early: its age while it only reads, and the loss of its locks."""
+"""Watches for what ends a program's transaction early: its age while it only reads, and the loss of its locks."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from compactor.metastore.store import Metastore
 
 
 class Watch:
-    """Watches one open transaction; its heartbeat calls ``check``. ``writes`` and ``has_locks`` are set by its statements:
-    one that writes is not forgotten, whatever its age.
+    """Watches an open transaction; its heartbeat calls ``check``.
+
+    Its statements set ``writes`` and ``has_locks``. A transaction that writes is not ended for its age.
 
     Args:
         agent: the process that opened it.
@@ -31,30 +32,30 @@ class Watch:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._metastore, self._txn, self._agent, self._clock = metastore, txn, agent, clock
-        self._begun = clock()
+        self._started_at = clock()
         self.longest_ms = longest_ms
         self.writes = self.has_locks = False
-        self.found: CompactorError | None = None  #: why the transaction is lost
+        self.loss: CompactorError | None = None  #: why the transaction is lost
 
     def begin_again(self, txn: TxnId) -> None:
         """Watches another transaction from now on."""
-        self._txn, self._begun, self.has_locks = txn, self._clock(), False
+        self._txn, self._started_at, self.has_locks = txn, self._clock(), False
 
     def check(self) -> None:
         """Checks the age, and that the locks are still held.
 
         Raises:
-            SnapshotExpired: it was too old, and is aborted now.
+            SnapshotExpired: the transaction was too old, and has been aborted.
             LockLost: its locks are gone.
         """
         try:
             self._check()
         except (SnapshotExpired, LockLost) as error:
-            self.found = error
+            self.loss = error
             raise
 
     def _check(self) -> None:
-        if not self.writes and (self._clock() - self._begun) * 1000 >= self.longest_ms:
+        if not self.writes and (self._clock() - self._started_at) * 1000 >= self.longest_ms:
             self._metastore.transactions.abort(self._txn, "older than compactor.read.max.age", agent=self._agent)
             raise SnapshotExpired(
                 f"transaction {self._txn} is older than compactor.read.max.age ({self.longest_ms // 1000} s) and was ended; "
@@ -64,7 +65,7 @@ class Watch:
             raise self._lost()
 
     def must_hold(self, conn: Connection) -> None:
-        """Checks within the database transaction of a commit that the locks are still held.
+        """Checks in the database transaction of a commit that the locks are still held.
 
         Raises:
             LockLost: they are gone.
@@ -74,6 +75,6 @@ class Watch:
 
     def _lost(self) -> LockLost:
         return LockLost(
-            f"transaction {self._txn} is open and its locks are gone: somebody removed them, and what they protected may "
-            "have changed; begin again"
+            f"transaction {self._txn} is open but its locks are gone: somebody removed them, and the data they protected "
+            "may have changed; begin again"
         )

@@ -137,9 +137,9 @@ def write(
     is_known = not table.is_partitioned or (partition is not None and _exists(txn, table, partition))
     if is_known:
         entity = Entity(database=table.database, table=table.name, partition=partition)
-        statement = txn.statement(entity, operation, loaded=table)
+        statement = txn.begin_statement(entity, operation, loaded=table)
     else:
-        statement = txn.dynamic_statement(table, operation, partition)
+        statement = txn.begin_dynamic_statement(table, operation, partition)
     with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
         waiting = divided(table, parts, scratch)
         is_single = is_known or partition is not None

@@ -122,7 +122,7 @@ class Deletion:
 
     def _begun(self) -> WriteStatement:
         if self._statement is None:
-            self._statement = self._txn.statement_of_rows(self._table, WriteOperation.DELETE)
+            self._statement = self._txn.begin_statement_of_rows(self._table, WriteOperation.DELETE)
         return self._statement
 
 

@@ -47,7 +47,7 @@ def begin(
     must_be_writable(txn.site, table)
     if operation is WriteOperation.UPDATE:
         txn.lock_for_overwriting(table, None)
-    statement = txn.statement_of_rows(table, operation)
+    statement = txn.begin_statement_of_rows(table, operation)
     work = SharedStatement(
         table=TravellingShape.of(table),
         attempts=txn.pending.attempts(statement.location),

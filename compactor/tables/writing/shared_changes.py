@@ -82,8 +82,8 @@ def begin_changes(
     txn.lock_for_changes(table, partitions, kind, must_see_all=intent.inserts, others=others)
     changes, adds = intent.deletes or intent.assigns is not None, intent.inserts or intent.assigns is not None
     statements = ChangeStatements(
-        deleting=txn.statement_of_rows(table, WriteOperation.DELETE) if changes else None,
-        inserting=txn.statement_of_rows(table, WriteOperation.INSERT) if adds else None,
+        deleting=txn.begin_statement_of_rows(table, WriteOperation.DELETE) if changes else None,
+        inserting=txn.begin_statement_of_rows(table, WriteOperation.INSERT) if adds else None,
     )
     first = statements.every[0]
     rows = SharedStatement(

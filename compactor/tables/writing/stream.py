@@ -18,7 +18,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.site.mode import must_write
 from compactor.site.periodic import Periodic
 from compactor.site.site import Site
-from compactor.tables.transactions.batch import AGE_S, Batch, following
+from compactor.tables.transactions.batch import AGE_S, Batch, next_batch_size
 from compactor.tables.writing.append import How, Rows, conformed, must_be_writable, stage_rows, static_partition
 from compactor.tables.writing.divided import divided
 from compactor.tables.writing.insert_files import WaitingRows
@@ -161,7 +161,7 @@ class Stream:
             if not is_provisional:
                 locations = {self._partition or "": statement.location}
             locations = stage_rows(txn, statement, self._waiting, locations, batch.locations)
-        batch.know(locations)
+        batch.remember(locations)
         self.committed = replace(
             self.committed,
             commits=self.committed.commits + 1,
@@ -180,7 +180,7 @@ class Stream:
     def _drop_batch(self) -> None:
         if self._batch is not None:
             batch, self._batch = self._batch, None
-            self._size = following(batch.size, batch.used, batch.age_s)
+            self._size = next_batch_size(batch.size, batch.used, batch.age_s)
             batch.close()
 
     def _remove_files(self) -> None:

@@ -70,7 +70,7 @@ def table(site: Site, warehouse: Path) -> Table:
     for start in (0, 10):
         with transaction(site) as txn:
             for entity in (BAD, GOOD):
-                made = txn.statement(entity, WriteOperation.INSERT)
+                made = txn.begin_statement(entity, WriteOperation.INSERT)
                 rows = pa.table({"a": pa.array(range(start, start + 10), pa.int32())})
                 write_rows(made.location, "struct<a:int>", rows, write_id=made.write_id, statement_id=made.statement_id)
     return table

@@ -66,7 +66,7 @@ def _alter(site: Site, table: Table, columns: dict[str, str]) -> None:
 
 def _insert(site: Site, rows: pa.Table) -> None:
     with transaction(site) as txn:
-        statement = txn.statement(PARTITION, WriteOperation.INSERT)
+        statement = txn.begin_statement(PARTITION, WriteOperation.INSERT)
         write_rows(
             statement.location,
             statement.table.row_type,

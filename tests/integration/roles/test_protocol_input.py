@@ -129,7 +129,7 @@ def test_aborted_and_open_rows_are_left_out(site: Site, table: Table, kind: str)
         else:
             site.metastore.transactions.abort(txn, "by hand")
     with transaction(site) as writer:
-        late = writer.statement(entity_of(table), WriteOperation.INSERT)
+        late = writer.begin_statement(entity_of(table), WriteOperation.INSERT)
         rows = pa.table({"a": pa.array([9], pa.int32()), "b": ["row 9"]})
         write_rows(late.location, ROW_TYPE, rows, write_id=late.write_id, statement_id=0)
         outcome = compact(site, kind)
@@ -148,7 +148,7 @@ def test_a_delete_event_in_another_files_delta_is_dead_and_stays_so(site: Site, 
     insert(site, table, [5, 6])
     victim = next(row for row in rows_of(site, table) if row[3] == 2)  # even: file 0
     with transaction(site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.DELETE)
+        statement = txn.begin_statement(entity_of(table), WriteOperation.DELETE)
         ids = pa.table({n: [v] for n, v in zip(("writeid", "bucketid", "rowid"), victim, strict=False)})
         write_deletes(statement.location, ROW_TYPE, ids, write_id=statement.write_id, statement_id=0, number=1)
     wanted = rows_of(site, table)
@@ -203,10 +203,10 @@ def test_a_minor_over_one_write_id_applies_its_deletes(site: Site, table: Table,
     """PROTOCOL 1.5: several statements of one transaction; otherwise vectorised Hive returns the deleted row."""
     with transaction(site) as txn:
         for start in (0, 10):
-            made = txn.statement(entity_of(table), WriteOperation.INSERT)
+            made = txn.begin_statement(entity_of(table), WriteOperation.INSERT)
             rows = pa.table({"a": pa.array([start, start + 1], pa.int32()), "b": ["x", "y"]})
             write_rows(made.location, ROW_TYPE, rows, write_id=made.write_id, statement_id=made.statement_id)
-        gone = txn.statement(entity_of(table), WriteOperation.DELETE)
+        gone = txn.begin_statement(entity_of(table), WriteOperation.DELETE)
         ids = pa.table({"writeid": [1], "bucketid": [bucket.encode(0, 0)], "rowid": [1]})
         write_deletes(gone.location, ROW_TYPE, ids, write_id=gone.write_id, statement_id=gone.statement_id)
     assert len(names_in(warehouse / "t")) == 3
@@ -242,7 +242,7 @@ def test_empty_files_of_load_data_hold_no_rows(
     """Hive writes an empty bucket with 0 bytes, and LOAD DATA brings it into a base or delta as it is."""
     insert(site, table, range(4))
     with transaction(site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
+        statement = txn.begin_statement(entity_of(table), WriteOperation.INSERT)
         written = Delta(kind=DeltaKind.INSERT, min_write_id=statement.write_id, max_write_id=statement.write_id).name
         loaded = Path(table.location) / ("base_0000002" if overwrites else f"{written}_0000")
         loaded.mkdir()

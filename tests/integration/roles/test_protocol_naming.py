@@ -543,7 +543,7 @@ class _Died(Exception):
 
 def truncate_and_abort(site: Site, table: Table) -> Path:
     with suppress(_Died), transaction(site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.UPDATE)
+        statement = txn.begin_statement(entity_of(table), WriteOperation.UPDATE)
         base = Path(table.location) / f"base_{statement.write_id:07d}"
         shutil.copytree(next(Path(table.location).glob("base_0000002_v*")), base)
         raise _Died

@@ -155,7 +155,7 @@ def test_rows_numbered_anew_by_each_statement_come_back_row_by_row(beside: Besid
     beside.hive.sql(f"create table {name} (id int, b string) {TRANSACTIONAL}")
     with transaction(beside.site) as txn:
         for first in (0, 10):
-            made = txn.statement(entity(name), WriteOperation.INSERT)
+            made = txn.begin_statement(entity(name), WriteOperation.INSERT)
             rows = pa.table({"id": pa.array(range(first, first + 5), pa.int32()), "b": ["x"] * 5})
             write_rows(made.location, row_type, rows, write_id=made.write_id, statement_id=made.statement_id)
     trino.sql(f"delete from {name} where id % 10 in (1, 2, 3)")

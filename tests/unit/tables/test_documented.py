@@ -42,7 +42,7 @@ def orders(deployment: Site, warehouse: Path, metastore_url: str, monkeypatch: p
         {"id": [1, 5], "amount": pa.array([Decimal(7), Decimal(12)], pa.decimal128(10, 2)), "status": ["new", "new"]}
     )
     with transaction(deployment) as txn:
-        made = txn.statement(entity, WriteOperation.INSERT)
+        made = txn.begin_statement(entity, WriteOperation.INSERT)
         write_rows(made.location, table.row_type, rows, write_id=made.write_id, statement_id=made.statement_id)
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
 

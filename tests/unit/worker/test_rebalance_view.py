@@ -68,7 +68,7 @@ def values(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 def delete_where(site: Site, table: Table, gone: set[int]) -> None:
     """Deletes by ROW__ID into the file that the bucket property names, as Hive's writer does."""
     with transaction(site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.DELETE)
+        statement = txn.begin_statement(entity_of(table), WriteOperation.DELETE)
         txns = site.metastore.transactions.snapshot(txn.id)
         write_ids = site.write_ids(table, txns)
         directory = acid_directory(site.storage.listing(statement.location), write_ids, txns)
@@ -277,7 +277,7 @@ def test_what_the_metastore_says_while_it_runs(site: Site, table: Table) -> None
 def test_a_writer_lets_it_wait(site: Site, table: Table, operation: WriteOperation) -> None:
     """PROTOCOL 1.6: no EXCL_WRITE beside a writer; the request stays in the queue and no write ID is spent."""
     with transaction(site) as txn:
-        txn.statement(entity_of(table), operation)
+        txn.begin_statement(entity_of(table), operation)
         next_one = site.metastore.write_ids.next("default", "t")
         outcome = rebalance(site)
         assert outcome.result is Result.WAITING
@@ -294,7 +294,7 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
     site = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_lock_wait="100ms", hive_txn_xlock_write="true")
     before = values(rows_of(site, table))
     with transaction(site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
+        statement = txn.begin_statement(entity_of(table), WriteOperation.INSERT)
         outcome = rebalance(site)
         assert outcome.result is Result.WAITING
         assert f"write ID {statement.write_id} of the table is open" in outcome.message
@@ -379,7 +379,7 @@ def test_who_saw_the_old_row_ids_loses(site: Site, table: Table) -> None:
     def late() -> None:
         with transaction(site) as txn:
             assert rebalance(site, buckets=3).result is Result.COMPACTED
-            statement = txn.statement(entity_of(table), WriteOperation.DELETE)
+            statement = txn.begin_statement(entity_of(table), WriteOperation.DELETE)
             old = {"writeid": [before[0][0]], "bucketid": [before[0][1]], "rowid": [before[0][2]]}
             write_deletes(
                 statement.location,

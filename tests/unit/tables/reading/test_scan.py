@@ -44,7 +44,7 @@ def store(deployment: Site, warehouse: Path) -> Store:
 def insert(store: Store, rows: list[dict[str, object]], name: str = "t") -> None:
     table = store.site.metastore.catalog.table("default", name)
     with transaction(store.site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
+        statement = txn.begin_statement(entity_of(table), WriteOperation.INSERT)
         schema = pa.schema([("a", pa.int32()), ("b", pa.string())])
         write_rows(
             statement.location,
@@ -60,7 +60,7 @@ def delete(store: Store, values: list[int], name: str = "t") -> None:
     table = store.site.metastore.catalog.table("default", name)
     ids = pa.Table.from_pylist([row["row__id"] for row in found if row["a"] in values])
     with transaction(store.site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.DELETE)
+        statement = txn.begin_statement(entity_of(table), WriteOperation.DELETE)
         write_deletes(
             statement.location,
             table.row_type,
@@ -264,7 +264,7 @@ def test_a_partition_that_is_added_before_the_snapshot_is_read(
         part = embedded.add_partition(table, (str(value),))
         Path(part.location).mkdir(parents=True, exist_ok=True)
         entity = Entity(database="default", table="parts", partition=part.name)
-        made = txn.statement(entity, WriteOperation.INSERT)
+        made = txn.begin_statement(entity, WriteOperation.INSERT)
         rows = pa.table({"a": pa.array([value], pa.int32()), "b": ["x"]})
         write_rows(made.location, table.row_type, rows, write_id=made.write_id, statement_id=made.statement_id)
 

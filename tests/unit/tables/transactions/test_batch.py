@@ -14,7 +14,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXN_COMPONENTS, TXNS
 from compactor.site.site import Site
 from compactor.tables.transactions import batch as batches
-from compactor.tables.transactions.batch import AGE_S, MOST, Batch, following
+from compactor.tables.transactions.batch import AGE_S, MOST, Batch, next_batch_size
 from compactor.tables.transactions.transaction_block import transaction
 from tests.support.tables import make_table, with_settings
 
@@ -59,7 +59,7 @@ def state_counts(site: Site) -> dict[str, int]:
     ],
 )
 def test_a_batch_is_as_large_as_a_second_needs(size: int, used: int, took_s: float, next_size: int) -> None:
-    assert following(size, used, took_s) == next_size
+    assert next_batch_size(size, used, took_s) == next_size
 
 
 def test_a_batch_is_open_with_write_ids_components_and_one_lock(site: Site, table: Table) -> None:

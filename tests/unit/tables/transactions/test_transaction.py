@@ -51,7 +51,7 @@ def test_a_snapshot_ends_at_its_own_transaction(site: Site) -> None:
     """PROTOCOL 13.2: also where another one that was opened later has committed before the first statement."""
     with transaction(site, role="program") as early:
         with transaction(site, role="program") as late:
-            written = late.statement(T, WriteOperation.INSERT)
+            written = late.begin_statement(T, WriteOperation.INSERT)
         seen = early.write_ids(site.metastore.catalog.table("default", "t"))
         assert not seen.is_valid(written.write_id)
     with transaction(site, role="program") as after:
@@ -72,7 +72,7 @@ def test_in_mode_observe_nobody_opens_one(site: Site, metastore_url: str) -> Non
 def test_the_component_is_there_before_any_file_can_be(site: Site) -> None:
     """PROTOCOL 8: our statements write a component before a directory is made."""
     with transaction(site, "ann") as txn:
-        statement = txn.statement(T, WriteOperation.INSERT)
+        statement = txn.begin_statement(T, WriteOperation.INSERT)
         assert rows(site, TXN_COMPONENTS) == [(txn.id, "default", "t", None, "i", statement.write_id)]
         assert list(Path(statement.location).iterdir()) == []
     assert rows(site, TXN_COMPONENTS) == []
@@ -80,16 +80,16 @@ def test_the_component_is_there_before_any_file_can_be(site: Site) -> None:
 
 def test_statements_count_within_a_table_and_share_its_write_id(site: Site) -> None:
     with transaction(site) as txn:
-        found = [txn.statement(entity, WriteOperation.INSERT) for entity in (T, T, U, T)]
+        found = [txn.begin_statement(entity, WriteOperation.INSERT) for entity in (T, T, U, T)]
     assert [s.statement_id for s in found] == [0, 1, 0, 2]
     assert [s.write_id for s in found] == [1, 1, 1, 1]
     with transaction(site) as txn:
-        assert txn.statement(T, WriteOperation.DELETE).write_id == 2
+        assert txn.begin_statement(T, WriteOperation.DELETE).write_id == 2
 
 
 def test_the_end_of_the_block_commits(site: Site) -> None:
     with transaction(site) as txn:
-        txn.statement(T, WriteOperation.DELETE)
+        txn.begin_statement(T, WriteOperation.DELETE)
         assert site.metastore.transactions.state(txn.id) == "o"
     assert site.metastore.transactions.state(txn.id) == "c"
     assert [row[:4] for row in rows(site, COMPLETED_TXN_COMPONENTS)] == [(txn.id, "default", "t", None)]
@@ -103,7 +103,7 @@ def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
     def write_and_fail() -> None:
         with transaction(site) as txn:
             ids.append(txn.id)
-            txn.statement(T, WriteOperation.INSERT)
+            txn.begin_statement(T, WriteOperation.INSERT)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -131,10 +131,10 @@ def test_who_was_aborted_hears_that_and_not_which_file_is_gone(site: Site) -> No
 
 def test_a_transaction_sees_its_own_writes_and_no_other_open_one(site: Site) -> None:
     with transaction(site) as txn:
-        mine = txn.statement(T, WriteOperation.INSERT)
+        mine = txn.begin_statement(T, WriteOperation.INSERT)
         assert txn.write_ids(mine.table).is_valid(mine.write_id)
         with transaction(site) as other:
-            theirs = other.statement(T, WriteOperation.INSERT)
+            theirs = other.begin_statement(T, WriteOperation.INSERT)
             assert not other.write_ids(theirs.table).is_valid(mine.write_id)
 
 
@@ -142,7 +142,7 @@ def test_what_was_opened_later_is_not_seen_even_where_it_committed_before_the_fi
     """Hive's lists end at the reader's own transaction; docs/tables.md says so."""
     with transaction(site) as first:
         with transaction(site) as second:
-            theirs = second.statement(T, WriteOperation.INSERT)
+            theirs = second.begin_statement(T, WriteOperation.INSERT)
         assert not first.write_ids(theirs.table).is_valid(theirs.write_id)
     with transaction(site) as later:
         assert later.write_ids(theirs.table).is_valid(theirs.write_id)
@@ -171,7 +171,7 @@ def test_locks_follow_the_configuration(
 ) -> None:
     """Hive's ``hive.txn.xlock.write``, ``hive.txn.xlock.iow`` and ``hive.support.concurrency``."""
     with transaction(configured(site, **settings)) as txn:
-        txn.statement(T, operation)
+        txn.begin_statement(T, operation)
         assert [lock.type.name for lock in site.metastore.locks.show()] == wanted
 
 
@@ -182,10 +182,10 @@ def test_the_first_committer_wins(site: Site) -> None:
     def late_and_early() -> None:
         with transaction(site) as late:
             ids.append(late.id)
-            late.statement(T, WriteOperation.DELETE)
+            late.begin_statement(T, WriteOperation.DELETE)
             with transaction(site) as early:
                 ids.append(early.id)
-                early.statement(T, WriteOperation.DELETE)
+                early.begin_statement(T, WriteOperation.DELETE)
 
     with pytest.raises(TransactionAborted, match="committed first"):
         late_and_early()
@@ -199,7 +199,7 @@ def test_a_blocking_lock_is_named_after_the_wait(site: Site) -> None:
         holder, [LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)], "bob", "h"
     )
     with pytest.raises(LockNotGranted, match=f"transaction {holder}, bob@h"), transaction(quick) as txn:
-        txn.statement(T, WriteOperation.INSERT)
+        txn.begin_statement(T, WriteOperation.INSERT)
     assert len(rows(site, HIVE_LOCKS)) == 1
     assert rows(site, TXN_COMPONENTS) == []
 
@@ -211,7 +211,7 @@ def test_a_lock_that_becomes_free_is_taken(site: Site) -> None:
     timer = threading.Timer(0.2, lambda: site.metastore.transactions.abort(holder, "done"))
     timer.start()
     with transaction(site) as txn:
-        assert txn.statement(T, WriteOperation.INSERT).write_id == 1
+        assert txn.begin_statement(T, WriteOperation.INSERT).write_id == 1
     timer.join()
 
 
@@ -234,7 +234,7 @@ def test_who_is_aborted_while_it_waits_for_a_lock_hears_that(site: Site) -> None
             operator = threading.Thread(target=abort, args=(txn,))
             operator.start()
             try:
-                txn.statement(T, WriteOperation.INSERT)
+                txn.begin_statement(T, WriteOperation.INSERT)
             finally:
                 operator.join()
 
@@ -249,7 +249,7 @@ def test_a_statement_of_a_lost_transaction_says_so(site: Site) -> None:
         with transaction(quick) as txn:
             site.metastore.transactions.abort(txn.id, "by an operator")
             until("the heartbeat has seen it", lambda: is_lost(txn))
-            txn.statement(T, WriteOperation.INSERT)
+            txn.begin_statement(T, WriteOperation.INSERT)
 
     def is_lost(txn: Transaction) -> bool:
         try:
@@ -266,7 +266,7 @@ def test_a_statement_of_a_lost_transaction_says_so(site: Site) -> None:
 def test_a_table_that_is_not_transactional_is_refused(site: Site, warehouse: Path) -> None:
     site.metastore.embedded_catalog.create_table(NewTable("default", "plain", str(warehouse / "plain"), []))
     with pytest.raises(Refused, match="not transactional"), transaction(site) as txn:
-        txn.statement(Entity(database="default", table="plain"), WriteOperation.INSERT)
+        txn.begin_statement(Entity(database="default", table="plain"), WriteOperation.INSERT)
     assert rows(site, TXN_COMPONENTS) == []
 
 
@@ -277,6 +277,6 @@ def test_a_write_id_whose_directory_exists_is_never_written_to(site: Site, name:
     (location / name).mkdir()
     (location / name / "bucket_00000").write_bytes(b"theirs")
     with pytest.raises(Disagreement, match=rf"{name}: write ID [12] was never allocated"), transaction(site) as txn:
-        txn.statement(T, WriteOperation.INSERT)
+        txn.begin_statement(T, WriteOperation.INSERT)
     assert (location / name / "bucket_00000").read_bytes() == b"theirs"
     assert not rows(site, TXN_COMPONENTS)
