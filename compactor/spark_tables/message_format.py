@@ -120,7 +120,7 @@ _SCAN = _define_transport(PlannedScan, plan=_PLAN)
 
 def _pack_scan(scan: PlannedScan) -> Any:
     plan = scan.plan
-    columns = {} if plan.condition is None else c.columns_of(plan.condition)
+    columns = {} if plan.condition is None else c.find_columns(plan.condition)
     packed = _field_values(plan) | {
         "earlier": plan.write_ids.earlier if isinstance(plan.write_ids, LaterWriteIdList) else None,
         "condition": None if plan.condition is None else _pack_condition(plan.condition),

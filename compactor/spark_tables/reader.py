@@ -14,10 +14,10 @@ from compactor.spark_tables.messages import CheckSnapshot, PlannedScan
 from compactor.spark_tables.pushdown import translate_filters
 from compactor.spark_tables.spark_types import cast_for_spark
 from compactor.tables.filters.binding import bind
-from compactor.tables.filters.conditions import All, Condition, columns_of
+from compactor.tables.filters.conditions import All, Condition, find_columns
 from compactor.tables.filters.partition_constants import may_have
 from compactor.tables.reading.scan_tasks import ScanTask
-from compactor.tables.reading.splits import portions
+from compactor.tables.reading.splits import make_portions
 from compactor.tables.writing.row_change import EXACT, FILE, FILE_TYPE
 
 _FILE = pa.field(FILE, FILE_TYPE)
@@ -67,7 +67,7 @@ class Reader(DataSourceReader):
         plan = self._scan.plan
         Keeper().ask(CheckSnapshot(hold=self._scan.hold))
         matching = self._tasks if plan.condition is None else _filter_tasks(plan.condition, self._tasks)
-        return [ReadPortion(tasks) for tasks in portions(matching, self._portion_bytes)] or [ReadPortion(())]
+        return [ReadPortion(tasks) for tasks in make_portions(matching, self._portion_bytes)] or [ReadPortion(())]
 
     def read(self, partition: ReadPortion) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a portion.
@@ -144,5 +144,5 @@ def _with_exact_timestamps(rows: pa.RecordBatch, schema: pa.Schema) -> pa.Record
 
 def _filter_tasks(condition: Condition, tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
     """Returns the tasks in whose partition a row may meet ``condition``."""
-    columns = columns_of(condition)
+    columns = find_columns(condition)
     return (task for task in tasks if not task.constants or may_have(condition, task.constants, columns))

@@ -20,7 +20,7 @@ from compactor.spark_tables.reader import read_tasks
 from compactor.spark_tables.spark_types import cast_for_spark
 from compactor.tables.reading.later_rows import NOTHING
 from compactor.tables.reading.scan_tasks import ScanTask
-from compactor.tables.reading.splits import portions
+from compactor.tables.reading.splits import make_portions
 from compactor.tables.schema import ROW_ID
 
 
@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader):
         scan: PlannedScan = Keeper().ask(request)
         self._hold = scan.hold
         bare_scan = scan.without_tasks
-        return [BatchPortion(bare_scan, tasks) for tasks in portions(scan.plan.tasks, self._options.split_bytes)]
+        return [BatchPortion(bare_scan, tasks) for tasks in make_portions(scan.plan.tasks, self._options.split_bytes)]
 
     def read(self, partition: BatchPortion) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a portion, on an executor.

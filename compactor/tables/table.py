@@ -14,7 +14,7 @@ from compactor.site.mode import must_write
 from compactor.site.site import Site
 from compactor.tables.compacting import Compaction, compact
 from compactor.tables.reading.scan import Scan
-from compactor.tables.reading.wanted import Wanted
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.schema import NANOSECONDS, arrow_schema
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_loaded
 from compactor.tables.transactions.transaction import Transaction
@@ -93,7 +93,7 @@ class Table:
             NotSupported: Arrow has no equivalent of a column's type.
         """
         fields = None if selected_fields is None else _names(selected_fields)
-        request = Wanted(row_filter=row_filter, selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
+        request = ScanRequest(row_filter=row_filter, selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
         return Scan(self._site, self._table, request, self._txn)
 
     def append(

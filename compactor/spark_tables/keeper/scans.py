@@ -28,9 +28,9 @@ from compactor.tables.filters.conditions import (
     OneOf,
     Settled,
 )
-from compactor.tables.reading.later_rows import later_rows
+from compactor.tables.reading.later_rows import keep_later_rows
 from compactor.tables.reading.scan_planning import plan_scan
-from compactor.tables.reading.wanted import Wanted, comparable_schema
+from compactor.tables.reading.scan_request import ScanRequest, comparable_schema
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.store import named_table
 
@@ -48,7 +48,7 @@ def plan_for_spark(held: HeldTransaction, request: PlanScan, *, rewrites: bool =
     table = named_table(site, request.table)
     filters = [request.row_filter] if request.row_filter is not None else []
     filters += [] if request.where is None else keep_alike_conditions(request.where, table)
-    wanted = Wanted(
+    wanted = ScanRequest(
         row_filter=" AND ".join(f"({text})" for text in filters) or None,
         selected_fields=request.columns,
         row_ids=request.row_ids or request.change is not None,
@@ -58,7 +58,7 @@ def plan_for_spark(held: HeldTransaction, request: PlanScan, *, rewrites: bool =
     exact = replace(wanted, timestamps=IN_PARTS) if rewrites else wanted
     plan = plan_scan(held.txn, table, exact)
     if request.between is not None:
-        plan = later_rows(plan, *write_ids_between(site, table, request.between, plan.write_ids))
+        plan = keep_later_rows(plan, *write_ids_between(site, table, request.between, plan.write_ids))
     stores = held.tokens.standing_in(site.storage.options, table.location)
     has_files = request.change is not None
     return PlannedScan(

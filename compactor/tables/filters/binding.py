@@ -1,4 +1,4 @@
-"""From a filter's text to a condition on the columns of a table."""
+"""Turns a filter's text into a condition on the columns of a table."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from compactor.tables.time_texts import seconds_and_nanos
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGERS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
 _EXACT = Context(prec=500)
-_LARGEST_EXPONENT, _MOST_DIGITS = 320, 100  #: of a number
-_WANTED = {
+_LARGEST_EXPONENT, _MOST_DIGITS = 320, 100  #: limits of a number in a filter
+_EXPECTED = {
     Kind.BOOLEAN: "TRUE or FALSE",
     Kind.NUMBER: "a number without quotes",
     Kind.FLOAT: "a number without quotes",
@@ -48,14 +48,14 @@ _TIMES = range(-(2**63), 2**63)
 
 
 def bind(text: str, schema: pa.Schema, chars: Sequence[str] = (), parts: Sequence[str] = ()) -> Condition:
-    """Returns the condition that ``text`` is on columns of ``schema``.
+    """Parses ``text`` and binds its names and literals to columns of ``schema``.
 
     Args:
         chars: names of the columns of type char.
         parts: names of timestamps that are structs of seconds and nanoseconds.
 
     Raises:
-        BadExpression: ``text`` is not of the grammar, names an unknown column, or compares what cannot be compared.
+        BadExpression: ``text`` does not follow the grammar, names an unknown column, or compares incomparable values.
     """
     columns = {
         field.name.lower(): Column(name=field.name, kind=_kind(field.type, field.name in chars), type=field.type)
@@ -76,7 +76,7 @@ def _kind(kind: ArrowType, is_char: bool) -> Kind:
         (pa.types.is_date, Kind.DATE),
         (pa.types.is_timestamp, Kind.TIMESTAMP),
     )
-    return next((found for check, found in known if check(kind)), Kind.OTHER)
+    return next((result for is_type, result in known if is_type(kind)), Kind.OTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,8 @@ class _Binder:
     text: str
     columns: Mapping[str, Column]
 
-    def condition(self, found: e.Expression) -> Condition:
-        match found:
+    def condition(self, expression: e.Expression) -> Condition:
+        match expression:
             case e.And(parts=parts):
                 return All(parts=tuple(map(self.condition, parts)))
             case e.Or(parts=parts):
@@ -99,29 +99,29 @@ class _Binder:
             case e.Truth(operand=operand):
                 return self._truth(operand)
             case e.Comparison():
-                return self._comparison(found)
+                return self._comparison(expression)
             case e.In():
-                return self._in(found)
-        return self._like(found)
+                return self._in(expression)
+        return self._like(expression)
 
     def _truth(self, operand: e.Operand) -> Condition:
         if isinstance(operand, e.Literal):
             if operand.value is not None and not isinstance(operand.value, bool):
-                self._fail(operand.place, "a condition was wanted, such as a comparison")
+                self._fail(operand.place, "a condition was expected, such as a comparison")
             return Constant(value=operand.value)
         column = self._column(operand)
         if column.kind is not Kind.BOOLEAN:
-            self._fail(operand.place, f"column {column.name} is no boolean, so it is no condition by itself")
+            self._fail(operand.place, f"column {column.name} is not a boolean, so it cannot be a condition")
         return Compared(column=column, operator="=", value=True)
 
-    def _comparison(self, found: e.Comparison) -> Condition:
-        left, right, operator = found.left, found.right, found.operator
+    def _comparison(self, comparison: e.Comparison) -> Condition:
+        left, right, operator = comparison.left, comparison.right, comparison.operator
         if isinstance(left, e.Name) and isinstance(right, e.Name):
-            return self._pair(self._column(left), operator, self._column(right), found.place)
+            return self._pair(self._column(left), operator, self._column(right), comparison.place)
         if isinstance(left, e.Literal):
             left, right, operator = right, left, _FLIPPED[operator]
         if not isinstance(left, e.Name) or not isinstance(right, e.Literal):
-            self._fail(found.place, "two literals are compared; a column was wanted")
+            self._fail(comparison.place, "two literals are compared; a column was expected")
         column = self._column(left)
         if right.value is None:
             return Constant(value=None)
@@ -134,35 +134,36 @@ class _Binder:
             self._fail(place, f"{left.name} ({left.type}) and {right.name} ({right.type}) cannot be compared")
         return Pair(left=left, operator=operator, right=right)
 
-    def _in(self, found: e.In) -> Condition:
-        if isinstance(found.operand, e.Literal):
-            self._fail(found.place, "a column was wanted before IN")
-        column = self._column(found.operand)
-        tests = [self._test(column, "=", one) for one in found.values if one.value is not None]
+    def _in(self, expression: e.In) -> Condition:
+        if isinstance(expression.operand, e.Literal):
+            self._fail(expression.place, "a column was expected before IN")
+        column = self._column(expression.operand)
+        tests = [self._test(column, "=", literal) for literal in expression.values if literal.value is not None]
         values: Iterable[Value] = dict.fromkeys(test.value for test in tests if isinstance(test, Compared))
         if column.kind is not Kind.FLOAT:  # NaN has no place in an order
             values = sorted(values)
-        return OneOf(column=column, values=tuple(values), or_null=len(tests) < len(found.values))
+        return OneOf(column=column, values=tuple(values), or_null=len(tests) < len(expression.values))
 
-    def _like(self, found: e.Like) -> Condition:
-        if isinstance(found.operand, e.Literal):
-            self._fail(found.place, "a column was wanted before LIKE")
-        column = self._column(found.operand)
+    def _like(self, expression: e.Like) -> Condition:
+        if isinstance(expression.operand, e.Literal):
+            self._fail(expression.place, "a column was expected before LIKE")
+        column = self._column(expression.operand)
         if column.kind not in (Kind.TEXT, Kind.CHAR):
-            self._fail(found.place, f"LIKE is for text, {column.name} is {column.type}")
-        return Matches(column=column, pattern=found.pattern)
+            self._fail(expression.place, f"LIKE is for text, but {column.name} is {column.type}")
+        return Matches(column=column, pattern=expression.pattern)
 
     def _test(self, column: Column, operator: str, literal: e.Literal) -> Compared | Settled:
         value = self._value(column, literal)
         step = _step(column)
         if step is None or not isinstance(value, (int, Decimal)) or isinstance(value, bool):
             return Compared(column=column, operator=operator, value=value)
+        # a value beyond the type's range decides the comparison for all rows
         low, high = _bounds(column)
         if not low <= value <= high:
             is_greater = value > high
             return Settled(column=column, value=operator == "!=" or (operator[0] == ("<" if is_greater else ">")))
         whole = _EXACT.multiply(_EXACT.divide(Decimal(value), step).to_integral_value(ROUND_FLOOR), step)
-        if whole != value:  # between two values of the type
+        if whole != value:  # between two neighbouring values of the type
             if operator in ("=", "!="):
                 return Settled(column=column, value=operator == "!=")
             operator = "<=" if operator[0] == "<" else ">"
@@ -172,53 +173,53 @@ class _Binder:
         return Compared(column=column, operator=operator, value=fitting)
 
     def _value(self, column: Column, literal: e.Literal) -> Value:
-        found = literal.value
+        value = literal.value
         match column.kind:
-            case Kind.BOOLEAN if isinstance(found, bool):
-                return found
-            case Kind.NUMBER | Kind.FLOAT if isinstance(found, Decimal):
-                if found and (abs(found.adjusted()) > _LARGEST_EXPONENT or len(found.as_tuple().digits) > _MOST_DIGITS):
+            case Kind.BOOLEAN if isinstance(value, bool):
+                return value
+            case Kind.NUMBER | Kind.FLOAT if isinstance(value, Decimal):
+                if value and (abs(value.adjusted()) > _LARGEST_EXPONENT or len(value.as_tuple().digits) > _MOST_DIGITS):
                     self._fail(literal.place, "the number is too large, too small or too long")
-                return found if column.kind is Kind.NUMBER else _floating(column, found)
-            case Kind.TEXT if isinstance(found, str) and not literal.word:
-                return found.encode()
-            case Kind.CHAR if isinstance(found, str) and not literal.word:
-                return found.rstrip(" ").encode()
-            case Kind.DATE if isinstance(found, str) and literal.word != "TIMESTAMP":
-                return self._timestamp(literal, found, is_date=True) // (86_400 * 10**9)
-            case Kind.TIMESTAMP if isinstance(found, str):
-                return self._timestamp(literal, found, is_date=False)
-        raise e.bad(
-            self.text, literal.place, f"column {column.name} is {column.type}, {_WANTED[column.kind]} was wanted"
+                return value if column.kind is Kind.NUMBER else _floating(column, value)
+            case Kind.TEXT if isinstance(value, str) and not literal.word:
+                return value.encode()
+            case Kind.CHAR if isinstance(value, str) and not literal.word:
+                return value.rstrip(" ").encode()
+            case Kind.DATE if isinstance(value, str) and literal.word != "TIMESTAMP":
+                return self._timestamp(literal, value, is_date=True) // (86_400 * 10**9)
+            case Kind.TIMESTAMP if isinstance(value, str):
+                return self._timestamp(literal, value, is_date=False)
+        raise e.filter_error(
+            self.text, literal.place, f"column {column.name} is {column.type}, {_EXPECTED[column.kind]} was expected"
         )
 
     def _timestamp(self, literal: e.Literal, text: str, *, is_date: bool) -> int:
-        """Returns nanoseconds since 1970, by the wall clock."""
+        """Returns wall-clock nanoseconds since 1970."""
         try:
             seconds, nanos = seconds_and_nanos(text, is_date=is_date)
         except ValueError as error:
-            self._fail(literal.place, f"{text!r} is no {'date' if is_date else 'timestamp'}: {error}")
+            self._fail(literal.place, f"{text!r} is not a {'date' if is_date else 'timestamp'}: {error}")
         return seconds * 10**9 + nanos
 
     def _column(self, name: e.Name) -> Column:
-        found = self.columns.get(name.name)
-        if found is None:
+        column = self.columns.get(name.name)
+        if column is None:
             self._fail(name.place, f"there is no column {name.name!r}; there are {', '.join(self.columns)}")
-        return found
+        return column
 
     def _fail(self, place: int, what: str) -> NoReturn:
-        raise e.bad(self.text, place, what)
+        raise e.filter_error(self.text, place, what)
 
 
 def _floating(column: Column, number: Decimal) -> float:
-    """Returns a literal that is compared with floating-point values; as Hive does it, with floats as the nearest float."""
-    found = float(number)
+    """Returns a literal as a floating-point number; like Hive, for a float column as the nearest float."""
+    value = float(number)
     if not pa.types.is_float32(column.type):
-        return found
+        return value
     try:
-        [nearest] = struct.unpack("f", struct.pack("f", found))
-    except OverflowError:  # it is larger than any float
-        return found
+        [nearest] = struct.unpack("f", struct.pack("f", value))
+    except OverflowError:  # larger than any float
+        return value
     return float(nearest)
 
 

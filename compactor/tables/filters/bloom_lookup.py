@@ -1,4 +1,4 @@
-"""Looks values up in bloom filters of ORC files, by the hashes that ORC's writers use (``BloomFilter``, ``Murmur3``)."""
+"""Looks up values in bloom filters of ORC files, with the hashes that ORC writers use (``BloomFilter``, ``Murmur3``)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _INTEGERS = frozenset({TypeKind.SHORT, TypeKind.INT, TypeKind.LONG, TypeKind.DAT
 _TEXTS = frozenset({TypeKind.STRING, TypeKind.VARCHAR})
 
 
-def lookup(kind: TypeKind, stream: int, bloom: messages.Message) -> Callable[[Value], bool] | None:
-    """Returns a function that is false for values that the filter surely does not hold; None if it cannot be asked.
+def build_lookup(kind: TypeKind, stream: int, bloom: messages.Message) -> Callable[[Value], bool] | None:
+    """Returns a function that is false for values that the filter surely does not hold; None if it cannot be used.
 
-    It is asked for integers, days, and texts by their UTF-8 bytes. Not for others: the library in C++ fills those of tinyint
-    wrongly, Java leaves those of booleans empty, the units of timestamps differ, a char may be padded, and floating point
-    has values that are equal with another hash.
+    It is used for integers, days, and UTF-8 texts. Other types are unreliable: the C++ library fills filters of tinyint
+    wrongly, Java leaves filters of booleans empty, units of timestamps differ, chars may be padded, and floating point has
+    equal values with different hashes.
     """
     if stream != BLOOM_UTF8 and kind in _TEXTS:
         return None  # hashed in the writer's own character set (ORC-101)
@@ -36,7 +36,7 @@ def lookup(kind: TypeKind, stream: int, bloom: messages.Message) -> Callable[[Va
 
 
 def _hash(value: Value, kind: TypeKind) -> int | None:
-    """Returns the hash of a value as the file has it; None if it has it in another form."""
+    """Returns the hash of a value as the file stores it; None if the file stores the value in another form."""
     if isinstance(value, bytes):
         return murmur3(value) if kind in _TEXTS else None
     if kind in _TEXTS or not isinstance(value, int) or isinstance(value, bool):
@@ -46,11 +46,11 @@ def _hash(value: Value, kind: TypeKind) -> int | None:
 
 def _places(hashed: int, functions: int, count: int) -> list[int]:
     first, second = _signed(hashed & _32), _signed(hashed >> 32)
-    found = []
+    places = []
     for number in range(1, functions + 1):
         combined = _signed((first + number * second) & _32)
-        found.append((~combined if combined < 0 else combined) % count)
-    return found
+        places.append((~combined if combined < 0 else combined) % count)
+    return places
 
 
 def _signed(number: int) -> int:
@@ -58,40 +58,40 @@ def _signed(number: int) -> int:
 
 
 def long_hash(key: int) -> int:
-    """Returns Thomas Wang's hash of 64 bits, as ``BloomFilter.getLongHash`` does."""
+    """Returns Thomas Wang's 64-bit hash, like ``BloomFilter.getLongHash``."""
     key &= _64
     key = (~key + (key << 21)) & _64
-    key ^= _shifted(key, 24)
+    key ^= _shift_right(key, 24)
     key = (key + (key << 3) + (key << 8)) & _64
-    key ^= _shifted(key, 14)
+    key ^= _shift_right(key, 14)
     key = (key + (key << 2) + (key << 4)) & _64
-    key ^= _shifted(key, 28)
+    key ^= _shift_right(key, 28)
     return (key + (key << 31)) & _64
 
 
-def _shifted(key: int, by: int) -> int:
-    """Shifts right with the sign, as Java's ``>>`` does."""
+def _shift_right(key: int, by: int) -> int:
+    """Shifts right and keeps the sign, like ``>>`` in Java."""
     return ((key - (1 << 64) if key >> 63 else key) >> by) & _64
 
 
 def murmur3(data: bytes) -> int:
     """Returns the 64-bit hash of ``Murmur3.hash64``."""
-    found = _SEED
+    state = _SEED
     whole = len(data) // 8 * 8
     for at in range(0, whole, 8):
-        found ^= _mixed(int.from_bytes(data[at : at + 8], "little"))
-        found = (_rotated(found, 27) * 5 + 0x52DCE729) & _64
+        state ^= _mix(int.from_bytes(data[at : at + 8], "little"))
+        state = (_rotate(state, 27) * 5 + 0x52DCE729) & _64
     if whole < len(data):
-        found ^= _mixed(int.from_bytes(data[whole:], "little"))
-    found ^= len(data)
+        state ^= _mix(int.from_bytes(data[whole:], "little"))
+    state ^= len(data)
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        found = ((found ^ (found >> 33)) * factor) & _64
-    return found ^ (found >> 33)
+        state = ((state ^ (state >> 33)) * factor) & _64
+    return state ^ (state >> 33)
 
 
-def _mixed(word: int) -> int:
-    return _rotated(word * _C1 & _64, 31) * _C2 & _64
+def _mix(word: int) -> int:
+    return _rotate(word * _C1 & _64, 31) * _C2 & _64
 
 
-def _rotated(number: int, by: int) -> int:
+def _rotate(number: int, by: int) -> int:
     return (number << by | number >> (64 - by)) & _64

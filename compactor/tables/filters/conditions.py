@@ -1,7 +1,7 @@
-"""A filter over a schema's columns: every name is a column, every literal a value of its column's type.
+"""A filter bound to a schema: every name is a column, every literal a value of its column's type.
 
-Numbers are compared exactly: ``amount > 10.5`` on integers becomes ``amount > 10``, and a comparison that no value of the
-type decides otherwise becomes ``Settled``.
+Numbers are compared exactly: ``amount > 10.5`` on integers becomes ``amount > 10``. A comparison that has the same result
+for all values of the type becomes ``Settled``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from compactor.orc.codecs.arrow_types import ArrowType
 
-#: A value as it is compared: ``True``, ``12``, ``Decimal("1.5")``, ``b"text"``; days and nanoseconds since 1970 are numbers.
+#: A comparable value: ``True``, ``12``, ``Decimal("1.5")``, ``b"text"``; days and nanoseconds since 1970 are integers.
 Value: TypeAlias = bool | int | float | Decimal | bytes
 
-_PART = re.compile(r"\\[%_]|.", re.DOTALL)  #: of a pattern of LIKE
+_PART = re.compile(r"\\[%_]|.", re.DOTALL)  #: one character or escape of a LIKE pattern
 _WILD = {"%": ".*", "_": "."}
 
 
 class Kind(enum.Enum):
-    """The kind of value as which a column is compared."""
+    """The kind of values as which a column is compared."""
 
     BOOLEAN = "boolean"
     NUMBER = "number"  #: integers and decimals
@@ -34,12 +34,12 @@ class Kind(enum.Enum):
     CHAR = "char"  #: text whose trailing blanks do not count
     DATE = "date"
     TIMESTAMP = "timestamp"
-    OTHER = "other"  #: can only be NULL or not
+    OTHER = "other"  #: can only be tested for NULL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column by its ``name`` in the schema."""
+    """A column of the schema."""
 
     name: str
     kind: Kind
@@ -48,7 +48,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """``column operator value``, where ``value`` is one that the column may have."""
+    """``column operator value``; the column's type has this value."""
 
     column: Column
     operator: str
@@ -66,8 +66,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneOf:
-    """``column IN (values)``; ``or_null`` if NULL is among the values: then no row is surely none of them. The values are
-    sorted, but for those of a column of floating-point numbers."""
+    """``column IN (values)``. The values are sorted, except those of floating-point columns.
+
+    ``or_null`` is true if NULL is among the values; the condition is then never false.
+    """
 
     column: Column
     values: tuple[Value, ...]
@@ -83,7 +85,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """``column LIKE pattern``: a backslash is one, but before ``%`` and ``_`` (Hive's ``UDFLike``)."""
+    """``column LIKE pattern``. As in Hive's ``UDFLike``, a backslash is only an escape before ``%`` and ``_``."""
 
     column: Column
     pattern: str
@@ -95,8 +97,10 @@ class Matches:
 
     @property
     def expression(self) -> str:
-        """The pattern as a regular expression of RE2, to be found anywhere in a text. Arrow's own LIKE takes a backslash now
-        for itself and now for an escape, by the kind of the pattern."""
+        """The pattern as a regular expression of RE2, to be searched in a text.
+
+        Arrow's own LIKE is inconsistent: depending on the pattern, it takes a backslash for itself or for an escape.
+        """
         whole = "".join(_WILD.get(part) or _exactly(part[-1]) for part in self._parts)
         begin = "" if whole.startswith(_WILD["%"]) else r"\A"
         return f"(?s){begin}{whole.removeprefix(_WILD['%'])}" + r"\z"
@@ -112,7 +116,7 @@ def _exactly(character: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """``value`` for every row in which ``column`` is not NULL."""
+    """``value`` for every row in which ``column`` is not NULL, and unknown for the others."""
 
     column: Column
     value: bool
@@ -120,7 +124,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant:
-    """The same for every row; None is unknown."""
+    """The same outcome for every row; None is unknown."""
 
     value: bool | None
 
@@ -147,13 +151,13 @@ class Any:
 Condition: TypeAlias = Compared | Pair | OneOf | Missing | Matches | Settled | Constant | Not | All | Any
 
 
-def columns_of(condition: Condition) -> dict[str, Column]:
-    """Returns the columns that decide the condition, by name."""
+def find_columns(condition: Condition) -> dict[str, Column]:
+    """Returns the columns of the condition, by name."""
     match condition:
         case All(parts=parts) | Any(parts=parts):
-            return {name: column for part in parts for name, column in columns_of(part).items()}
+            return {name: column for part in parts for name, column in find_columns(part).items()}
         case Not(part=part):
-            return columns_of(part)
+            return find_columns(part)
         case Pair(left=left, right=right):
             return {left.name: left, right.name: right}
         case Constant():
@@ -161,8 +165,8 @@ def columns_of(condition: Condition) -> dict[str, Column]:
     return {condition.column.name: condition.column}
 
 
-def scalar(column: Column, value: Value) -> pa.Scalar:
-    """Returns a value of ``column`` in Arrow."""
+def to_scalar(column: Column, value: Value) -> pa.Scalar:
+    """Converts a value of ``column`` to Arrow."""
     if column.kind is Kind.FLOAT:
         return pa.scalar(value, pa.float64())
     if column.kind in (Kind.TEXT, Kind.CHAR) and isinstance(value, bytes):

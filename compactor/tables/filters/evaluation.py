@@ -1,4 +1,4 @@
-"""The one evaluator of conditions: in SQL's three-valued logic, over Arrow arrays."""
+"""Evaluates conditions over Arrow arrays, in SQL's three-valued logic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from compactor.tables.filters.conditions import (
     OneOf,
     Pair,
     Settled,
-    scalar,
+    to_scalar,
 )
 
 _COMPARE: dict[str, Callable[..., Array]] = {
@@ -49,7 +49,7 @@ _EXACTLY: dict[str, Callable[[Decimal, Decimal], bool]] = {
 
 
 def evaluate(condition: Condition, rows: pa.RecordBatch) -> Array:
-    """Returns true, false or NULL (unknown) for each row of ``rows``, which have the columns of the condition by name."""
+    """Returns true, false or NULL (unknown) for each of ``rows``, which have the condition's columns by name."""
     match condition:
         case All(parts=parts):
             return reduce(pc.and_kleene, [evaluate(part, rows) for part in parts])
@@ -64,7 +64,7 @@ def evaluate(condition: Condition, rows: pa.RecordBatch) -> Array:
         case Settled(column=column, value=value):
             return _unless_null(rows.column(column.name), pa.repeat(pa.scalar(value), rows.num_rows))
         case Compared(column=column, operator=operator, value=value):
-            return _COMPARE[operator](_comparable(column, rows), scalar(column, value))
+            return _COMPARE[operator](_comparable(column, rows), to_scalar(column, value))
         case Pair(left=left, operator=operator, right=right):
             return _pair(left, operator, right, rows)
         case Matches(column=column, expression=expression):
@@ -73,10 +73,10 @@ def evaluate(condition: Condition, rows: pa.RecordBatch) -> Array:
             return _one_of(condition, rows)
 
 
-def matching(condition: Condition, rows: pa.RecordBatch) -> Array:
+def match_rows(condition: Condition, rows: pa.RecordBatch) -> Array:
     """Returns the mask of the rows for which the condition is true."""
-    found = evaluate(condition, rows)
-    return found.fill_null(False) if found.null_count else found
+    outcomes = evaluate(condition, rows)
+    return outcomes.fill_null(False) if outcomes.null_count else outcomes
 
 
 def _comparable(column: Column, rows: pa.RecordBatch) -> Array:
@@ -95,34 +95,34 @@ def _nanoseconds(array: Array) -> Array:
     return pc.add(whole, nanos.cast(pa.decimal128(10, 0))).cast(pa.decimal128(38, 0))
 
 
-def _unless_null(array: Array, found: Array) -> Array:
-    return pc.if_else(array.is_valid(), found, pa.scalar(None, pa.bool_())) if array.null_count else found
+def _unless_null(array: Array, outcomes: Array) -> Array:
+    return pc.if_else(array.is_valid(), outcomes, pa.scalar(None, pa.bool_())) if array.null_count else outcomes
 
 
 def _one_of(condition: OneOf, rows: pa.RecordBatch) -> Array:
     column = condition.column
     array = _comparable(column, rows)
-    if column.kind is Kind.FLOAT:  # zero has two forms, which are equal and not the same
-        tests = [pc.equal(array, scalar(column, value)) for value in condition.values]
-        found = reduce(pc.or_kleene, tests) if tests else pa.repeat(pa.scalar(False), rows.num_rows)
+    if column.kind is Kind.FLOAT:  # is_in would distinguish 0.0 from -0.0
+        tests = [pc.equal(array, to_scalar(column, value)) for value in condition.values]
+        outcomes = reduce(pc.or_kleene, tests) if tests else pa.repeat(pa.scalar(False), rows.num_rows)
     else:
-        found = pc.is_in(array, value_set=_value_set(condition, array.type))
+        outcomes = pc.is_in(array, value_set=_value_set(condition, array.type))
     if condition.or_null:
-        found = pc.if_else(found, found, pa.scalar(None, pa.bool_()))
-    return _unless_null(array, found)
+        outcomes = pc.if_else(outcomes, outcomes, pa.scalar(None, pa.bool_()))
+    return _unless_null(array, outcomes)
 
 
 @lru_cache(maxsize=16)
 def _value_set(condition: OneOf, kind: pa.DataType) -> Array:
-    """Returns the values of a list, which is often the same for many batches and may be long."""
-    return pa.array([scalar(condition.column, value) for value in condition.values], kind)
+    """Returns the values of a list as an array; cached, because it may be long and is the same for many batches."""
+    return pa.array([to_scalar(condition.column, value) for value in condition.values], kind)
 
 
 def _pair(left: Column, operator: str, right: Column, rows: pa.RecordBatch) -> Array:
     first, second = _comparable(left, rows), _comparable(right, rows)
     try:
         return _COMPARE[operator](first, second)
-    except pa.ArrowInvalid:  # decimals with more digits together than Arrow compares
+    except pa.ArrowInvalid:  # the two decimals have more digits than Arrow can compare
         pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
-        found = [None if a is None or b is None else _EXACTLY[operator](a, b) for a, b in pairs]
-        return pa.array(found, pa.bool_())
+        outcomes = [None if a is None or b is None else _EXACTLY[operator](a, b) for a, b in pairs]
+        return pa.array(outcomes, pa.bool_())

@@ -1,4 +1,4 @@
-"""The grammar of filters, closed: comparison, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE over columns and literals.
+"""Parses filters. The grammar is closed: comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE on columns and literals.
 
 ::
 
@@ -29,7 +29,7 @@ DEEPEST = 100  #: levels of parentheses and NOT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
-    """A column, in lower case; ``place`` is that of its first character, for messages."""
+    """A column name, in lower case; ``place`` is the position of its first character, for messages."""
 
     name: str
     place: int
@@ -37,7 +37,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal:
-    """A value as written: a number is a Decimal. ``word`` is DATE or TIMESTAMP if a text is introduced by it."""
+    """A value as written; a number is a Decimal. ``word`` is DATE or TIMESTAMP if that introduces the text."""
 
     value: Decimal | str | bool | None
     place: int
@@ -59,6 +59,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class In:
+    """``operand IN (values)``."""
+
     operand: Operand
     values: tuple[Literal, ...]
     place: int
@@ -66,12 +68,14 @@ class In:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsNull:
+    """``operand IS NULL``."""
+
     operand: Operand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Like:
-    """``%`` matches any text, ``_`` one character; a backslash before either takes it as it is."""
+    """``operand LIKE pattern``: ``%`` matches any text, ``_`` one character; a backslash escapes either."""
 
     operand: Operand
     pattern: str
@@ -80,7 +84,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """A column or literal that stands for itself."""
+    """A column or literal that is a condition as it stands."""
 
     operand: Operand
 
@@ -107,7 +111,7 @@ _TOKEN = re.compile(
     r"|(?P<text>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")"
     r"|(?P<quoted>`(?:[^`]|``)+`)|(?P<word>[A-Za-z_][A-Za-z_0-9]*)|(?P<sign>==|<>|!=|<=|>=|[=<>(),])|(?P<end>$))"
 )
-_HALF = re.compile("[\ud800-\udfff]")  #: a surrogate, which UTF-8 does not have
+_HALF = re.compile("[\ud800-\udfff]")  #: a surrogate, which UTF-8 cannot encode
 _WORDS = frozenset(["AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "LIKE", "TRUE", "FALSE"])
 _COMPARISONS = {"=": "=", "==": "=", "<>": "!=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
@@ -122,12 +126,12 @@ def parse(text: str) -> Expression:
     """Parses the text of a filter.
 
     Raises:
-        BadExpression: it is not of the grammar; the message has the place.
+        BadExpression: it does not follow the grammar; the message has the place.
     """
     return _Parser(text).whole()
 
 
-def bad(text: str, place: int, what: str) -> BadExpression:
+def filter_error(text: str, place: int, what: str) -> BadExpression:
     """Returns the error at ``place`` of a filter's text."""
     shown = text if len(text) <= 200 else f"{text[max(0, place - 80) : place + 80]} …"
     return BadExpression(f"filter {shown!r}, at character {place + 1}: {what}")
@@ -139,7 +143,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, place)
         if match is None:
             start = place + len(text[place:]) - len(text[place:].lstrip())
-            raise bad(text, start, f"{text[start]!r} begins nothing that a filter may hold")
+            raise filter_error(text, start, f"{text[start]!r} cannot begin a part of a filter")
         kind = match.lastgroup or "end"
         yield _Token(kind, match.group(kind), match.start(kind))
         if kind == "end":
@@ -151,17 +155,17 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         if len(text) > LONGEST:
-            raise BadExpression(f"a filter of {len(text)} characters, at most {LONGEST} are read")
+            raise BadExpression(f"the filter has {len(text)} characters; at most {LONGEST} are allowed")
         if half := _HALF.search(text):
-            raise bad(text, half.start(), "half of a character was found, which no text of a table has")
+            raise filter_error(text, half.start(), "half a character was found, which no text of a table can have")
         self._tokens = list(_tokens(text))
         self._at = self._depth = 0
 
     def whole(self) -> Expression:
-        found = self._filter()
+        expression = self._filter()
         if self._token.kind != "end":
             self._fail("AND, OR or the end")
-        return found
+        return expression
 
     def _filter(self) -> Expression:
         parts = self._series(self._conjunction, "OR")
@@ -183,20 +187,20 @@ class _Parser:
         return self._predicate()
 
     def _deeper(self, part: Callable[[], Expression]) -> Expression:
-        """Parses ``part`` after the current token, one level below."""
+        """Parses ``part`` after the current token, one level deeper."""
         self._depth += 1
         if self._depth > DEEPEST:
             self._fail(f"at most {DEEPEST} levels of NOT and parentheses")
         self._at += 1
-        found = part()
+        expression = part()
         self._depth -= 1
-        return found
+        return expression
 
     def _predicate(self) -> Expression:
         if self._token.text == "(" and self._token.kind == "sign":
-            found = self._deeper(self._filter)
+            expression = self._deeper(self._filter)
             self._take_sign(")")
-            return found
+            return expression
         operand, place = self._operand(), self._token.place
         if self._token.kind == "sign" and self._token.text in _COMPARISONS:
             operator = _COMPARISONS[self._token.text]
@@ -205,12 +209,12 @@ class _Parser:
         if self._takes_word("IS"):
             negated = self._takes_word("NOT")
             self._take_word("NULL")
-            return _negated(IsNull(operand=operand), negated)
+            return _negate(IsNull(operand=operand), negated)
         negated = self._takes_word("NOT")
-        found_one = self._test(operand, place)
-        if found_one is None and negated:
+        test = self._test(operand, place)
+        if test is None and negated:
             self._fail("IN, BETWEEN or LIKE")
-        return Truth(operand=operand) if found_one is None else _negated(found_one, negated)
+        return Truth(operand=operand) if test is None else _negate(test, negated)
 
     def _test(self, operand: Operand, place: int) -> Expression | None:
         if self._takes_word("IN"):
@@ -250,18 +254,18 @@ class _Parser:
     def _literal(self) -> Literal:
         token, word = self._token, self._token.text.upper()
         if token.kind == "number":
-            found = self._number()
+            number = self._number()
             self._at += 1
-            return Literal(value=found, place=token.place)
+            return Literal(value=number, place=token.place)
         if token.kind == "text":
             self._at += 1
-            return Literal(value=_unquoted(token.text), place=token.place)
+            return Literal(value=_unquote(token.text), place=token.place)
         if token.kind == "word" and word in ("TRUE", "FALSE", "NULL"):
             self._at += 1
             return Literal(value={"TRUE": True, "FALSE": False}.get(word), place=token.place)
         if token.kind == "word" and word in ("DATE", "TIMESTAMP") and self._tokens[self._at + 1].kind == "text":
             self._at += 2
-            return Literal(value=_unquoted(self._tokens[self._at - 1].text), place=token.place, word=word)
+            return Literal(value=_unquote(self._tokens[self._at - 1].text), place=token.place, word=word)
         raise self._error("a column or a literal" if word not in _WORDS or token.kind != "word" else "a literal")
 
     def _number(self) -> Decimal:
@@ -289,17 +293,17 @@ class _Parser:
             self._fail(repr(sign))
         self._at += 1
 
-    def _fail(self, wanted: str) -> NoReturn:
-        raise self._error(wanted)
+    def _fail(self, expectation: str) -> NoReturn:
+        raise self._error(expectation)
 
-    def _error(self, wanted: str) -> BadExpression:
-        found = "the end" if self._token.kind == "end" else repr(self._token.text)
-        return bad(self._text, self._token.place, f"{found} was found, {wanted} was wanted")
-
-
-def _negated(found: Expression, negated: bool) -> Expression:
-    return Not(part=found) if negated else found
+    def _error(self, expectation: str) -> BadExpression:
+        token = "the end" if self._token.kind == "end" else repr(self._token.text)
+        return filter_error(self._text, self._token.place, f"{token} was found, {expectation} was expected")
 
 
-def _unquoted(text: str) -> str:
+def _negate(expression: Expression, negated: bool) -> Expression:
+    return Not(part=expression) if negated else expression
+
+
+def _unquote(text: str) -> str:
     return text[1:-1].replace(text[0] * 2, text[0])

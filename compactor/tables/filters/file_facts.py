@@ -1,4 +1,4 @@
-"""The facts that statistics and bloom filters of an ORC file tell of a column, in the values that conditions compare."""
+"""Reads facts about a column from statistics of an ORC file, in the form in which conditions compare values."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY, ORC_135
 from compactor.tables.filters.conditions import Column, Kind, Value
 from compactor.tables.filters.outcomes import Facts
 
-NULLS = Facts(has_value=False)  #: of a column that the file is older than
+NULLS = Facts(has_value=False)  #: facts about a column that is newer than the file
 _MILLISECOND, _DAY = 10**6, 86_400 * 10**9  #: in nanoseconds
-_JAVA = 0  #: number of a writer
-_HIVE_8732 = 1  #: the first writer version with right statistics of texts
+_JAVA = 0  #: the id of the Java writer
+_HIVE_8732 = 1  #: the first writer version with correct statistics of texts
 
 
-def facts_of(part: messages.Message, rows: int, column: Column, stored: OrcType, tail: Tail) -> Facts:
+def read_facts(part: messages.Message, rows: int, column: Column, stored: OrcType, tail: Tail) -> Facts:
     """Returns what statistics of ``rows`` rows tell of ``column``, which the file holds as ``stored``.
 
     Bounds are only taken where every writer's can be trusted, else they are unknown: none of texts by the first writers
@@ -63,10 +63,10 @@ def _decimals(part: messages.Message) -> tuple[Value | None, Value | None]:
     if not isinstance(low, bytes) or not isinstance(high, bytes) or max(len(low), len(high)) > 100:
         return None, None
     try:
-        found = Decimal(low.decode("ascii")), Decimal(high.decode("ascii"))
+        bounds = Decimal(low.decode("ascii")), Decimal(high.decode("ascii"))
     except (DecimalException, UnicodeDecodeError):
         return None, None
-    return found if all(one.is_finite() for one in found) else (None, None)
+    return bounds if all(bound.is_finite() for bound in bounds) else (None, None)
 
 
 def _texts(part: messages.Message) -> tuple[Value | None, Value | None]:
@@ -76,8 +76,10 @@ def _texts(part: messages.Message) -> tuple[Value | None, Value | None]:
 
 
 def _times(part: messages.Message, tail: Tail) -> tuple[Value | None, Value | None]:
-    """Returns bounds wider than written: by a millisecond, since those are rounded, or by a day if not Java wrote them,
-    since then it is not sure whether they go by the wall clock."""
+    """Returns bounds wider than written: by a millisecond, because written bounds are rounded.
+
+    For writers other than Java, by a day, because their bounds may not follow the wall clock.
+    """
     if tail.writer_version < ORC_135 or not (part.HasField("minimum_utc") and part.HasField("maximum_utc")):
         return None, None
     slack = _MILLISECOND if tail.writer == _JAVA else _DAY

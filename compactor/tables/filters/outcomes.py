@@ -1,7 +1,7 @@
-"""The outcomes that a condition may have, as far as statistics tell: rows are left out only where it cannot be true.
+"""Finds which outcomes statistics allow for a condition; rows are skipped only if it cannot be true.
 
-Every answer is a set of outcomes (true, false, None for unknown) that holds at least those of the rows. NOT, AND and OR
-combine sets by SQL's three-valued logic, so that nothing is pushed down wrongly below a NOT.
+Every answer is a set of outcomes (true, false, or None for unknown) that includes all outcomes of the rows. NOT, AND and OR
+combine sets by SQL's three-valued logic, so that a condition below a NOT is never pruned wrongly.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _EVERY: Outcomes = frozenset({True, False, None})
 class Facts:
     """Facts about a column's values in some rows.
 
-    ``low`` and ``high`` bound them, None if unknown. ``contains`` is false for a value that surely is not among them.
+    ``low`` and ``high`` bound them; None if unknown. ``contains`` returns false for a value that is surely not among them.
     """
 
     low: Value | None = None
@@ -55,25 +55,25 @@ class Facts:
 UNKNOWN = Facts()
 
 
-def single(value: Value | None) -> Facts:
-    """Returns the facts of a column with one value, or only NULL, such as a partition column."""
+def single_value_facts(value: Value | None) -> Facts:
+    """Returns the facts of a column with a single value or only NULL, such as a partition column."""
     return Facts(low=value, high=value, has_null=value is None, has_value=value is not None)
 
 
 def may_match(condition: Condition, facts: Mapping[str, Facts]) -> bool:
-    """Returns false if the condition is true for none of the rows that ``facts``, by column, are about."""
-    return True in outcomes(condition, facts)
+    """Returns false if the condition is surely true for none of the rows that ``facts``, by column, describe."""
+    return True in find_outcomes(condition, facts)
 
 
-def outcomes(condition: Condition, facts: Mapping[str, Facts]) -> Outcomes:
-    """Returns what the condition may come to in these rows; a column without facts may have any value."""
+def find_outcomes(condition: Condition, facts: Mapping[str, Facts]) -> Outcomes:
+    """Returns the possible outcomes of the condition in these rows; a column without facts may have any value."""
     match condition:
         case All(parts=parts):
-            return reduce(_and, [outcomes(part, facts) for part in parts])
+            return reduce(_combine, [find_outcomes(part, facts) for part in parts])
         case Any(parts=parts):
-            return _negated(reduce(_and, [_negated(outcomes(part, facts)) for part in parts]))
+            return _negate(reduce(_combine, [_negate(find_outcomes(part, facts)) for part in parts]))
         case Not(part=part):
-            return _negated(outcomes(part, facts))
+            return _negate(find_outcomes(part, facts))
         case Constant(value=value):
             return frozenset({value})
         case Missing(column=column):
@@ -85,42 +85,42 @@ def outcomes(condition: Condition, facts: Mapping[str, Facts]) -> Outcomes:
             return _with_null(facts.get(column.name, UNKNOWN), frozenset({value}))
         case Compared(column=column):
             known = facts.get(column.name, UNKNOWN)
-            return _with_null(known, _of_test(condition, known))
+            return _with_null(known, _test_outcomes(condition, known))
         case Matches(column=column):
             known = facts.get(column.name, UNKNOWN)
-            return _with_null(known, _of_like(condition, known))
+            return _with_null(known, _like_outcomes(condition, known))
         case OneOf(column=column):
             known = facts.get(column.name, UNKNOWN)
-            return _with_null(known, _of_list(condition, known))
+            return _with_null(known, _list_outcomes(condition, known))
 
 
-def _with_null(known: Facts, found: Outcomes) -> Outcomes:
-    return (found if known.has_value else frozenset()) | (frozenset({None}) if known.has_null else frozenset())
+def _with_null(known: Facts, possible: Outcomes) -> Outcomes:
+    return (possible if known.has_value else frozenset()) | (frozenset({None}) if known.has_null else frozenset())
 
 
-def _negated(found: Outcomes) -> Outcomes:
-    return frozenset(None if one is None else not one for one in found)
+def _negate(possible: Outcomes) -> Outcomes:
+    return frozenset(None if outcome is None else not outcome for outcome in possible)
 
 
-def _and(left: Outcomes, right: Outcomes) -> Outcomes:
+def _combine(left: Outcomes, right: Outcomes) -> Outcomes:
     return frozenset(
         False if a is False or b is False else None if a is None or b is None else True for a in left for b in right
     )
 
 
-def _of_test(test: Compared, known: Facts) -> Outcomes:
+def _test_outcomes(test: Compared, known: Facts) -> Outcomes:
     """Returns the outcomes for values that are not NULL."""
     if test.operator in ("!=", ">=", ">"):
         opposite = {"!=": "=", ">=": "<", ">": "<="}[test.operator]
-        found = _negated(_compared(opposite, test.value, known))
+        possible = _negate(_comparison_outcomes(opposite, test.value, known))
     else:
-        found = _compared(test.operator, test.value, known)
-    if test.column.kind is Kind.FLOAT:  # NaN is in no statistics, and compares as false
-        found |= {test.operator == "!="}
-    return found
+        possible = _comparison_outcomes(test.operator, test.value, known)
+    if test.column.kind is Kind.FLOAT:  # statistics do not cover NaN, which compares as false
+        possible |= {test.operator == "!="}
+    return possible
 
 
-def _compared(operator: str, value: Value, known: Facts) -> Outcomes:
+def _comparison_outcomes(operator: str, value: Value, known: Facts) -> Outcomes:
     low, high = known.low, known.high
     if operator == "=" and known.contains is not None and not known.contains(value):
         return frozenset({False})
@@ -138,11 +138,11 @@ def _compared(operator: str, value: Value, known: Facts) -> Outcomes:
     return frozenset(outcome for outcome, possible in ((True, true), (False, false)) if possible)
 
 
-def _of_list(condition: OneOf, known: Facts) -> Outcomes:
+def _list_outcomes(condition: OneOf, known: Facts) -> Outcomes:
     falsehood: Outcomes = frozenset({None if condition.or_null else False})
     if condition.column.kind is Kind.FLOAT:
         tests = (Compared(column=condition.column, operator="=", value=value) for value in condition.values)
-        return frozenset(one for test in tests for one in _of_test(test, known) if one) | falsehood
+        return frozenset(outcome for test in tests for outcome in _test_outcomes(test, known) if outcome) | falsehood
     if not any(known.contains is None or known.contains(value) for value in _within(condition.values, known)):
         return falsehood
     is_certain = known.low is not None and known.low == known.high
@@ -150,7 +150,7 @@ def _of_list(condition: OneOf, known: Facts) -> Outcomes:
 
 
 def _within(values: Sequence[Value], known: Facts) -> Sequence[Value]:
-    """Returns those of the sorted ``values`` that no bounds leave out: a list may be long, and each row group asks."""
+    """Returns the sorted ``values`` within the bounds; a list may be long, and each row group checks it."""
     low: Anything = known.low
     high: Anything = known.high
     if low is None or high is None:
@@ -158,7 +158,7 @@ def _within(values: Sequence[Value], known: Facts) -> Sequence[Value]:
     return values[bisect_left(values, low) : bisect_right(values, high)]
 
 
-def _of_like(condition: Matches, known: Facts) -> Outcomes:
+def _like_outcomes(condition: Matches, known: Facts) -> Outcomes:
     low, high, prefix = known.low, known.high, condition.prefix
     if not isinstance(low, bytes) or not isinstance(high, bytes):
         return _EITHER

@@ -1,4 +1,4 @@
-"""The values of partition columns: constants of a partition, and what a filter makes of them."""
+"""The values of partition columns: constants of a partition, and what they mean for a filter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.base.errors import BadName
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
 from compactor.tables.filters.conditions import Column, Condition, Kind, Value
-from compactor.tables.filters.outcomes import Facts, may_match, single
+from compactor.tables.filters.outcomes import Facts, may_match, single_value_facts
 from compactor.tables.schema import PARTS
 from compactor.tables.time_texts import seconds_and_nanos
 
@@ -22,28 +22,30 @@ if TYPE_CHECKING:
     from compactor.metastore.catalog.values import Partition, Table
 
 
-def constants(table: Table, partition: Partition, types: pa.Schema) -> dict[str, pa.Scalar]:
-    """Returns the value of each partition column of ``types``, of a char with its blanks; NULL in the default partition.
+def parse_constants(table: Table, partition: Partition, types: pa.Schema) -> dict[str, pa.Scalar]:
+    """Returns the value of each partition column in ``types``; a char has its blanks, the default partition is NULL.
 
     Raises:
-        BadName: a value is none of its column's type.
+        BadName: a value does not fit its column's type.
     """
     return {
         key.name: _scalar(
-            table, partition, None if text == DEFAULT_PARTITION else _padded(text, key), types.field(key.name)
+            table, partition, None if text == DEFAULT_PARTITION else _pad_char(text, key), types.field(key.name)
         )
         for key, text in zip(table.partition_keys, partition.values, strict=True)
     }
 
 
 def char_length(kind: str) -> int | None:
-    """Returns the length of a char, None for another type of Hive. Names of its partitions have the blanks that its values
-    have in rows, in Hive; other writers may leave them out."""
-    found = parse_hive_type(kind)[0]
-    return found.maximum_length if found.kind is TypeKind.CHAR else None
+    """Returns the length of a char; None for other Hive types.
+
+    In Hive, partition names have the trailing blanks of chars, as rows do. Other writers may leave them out.
+    """
+    item = parse_hive_type(kind)[0]
+    return item.maximum_length if item.kind is TypeKind.CHAR else None
 
 
-def _padded(text: str, key: Key) -> str:
+def _pad_char(text: str, key: Key) -> str:
     length = char_length(key.type)
     return text if length is None else text.ljust(length)
 
@@ -59,19 +61,21 @@ def _scalar(table: Table, partition: Partition, text: str | None, field: pa.Fiel
     except (pa.ArrowException, ArithmeticError, ValueError) as error:
         way_out = "scan with timestamps='parts', or " if pa.types.is_timestamp(kind) else ""
         raise BadName(
-            f"{table}: partition {partition.name!r} has {text!r} for {field.name}, which is no {kind} ({error}); "
+            f"{table}: partition {partition.name!r} has {text!r} for {field.name}, which is not a {kind} ({error}); "
             f"{way_out}rename or drop it"
         ) from error
 
 
-def facts_of_partition(values: Mapping[str, pa.Scalar], columns: Mapping[str, Column]) -> dict[str, Facts]:
-    """Returns what is known of the partition columns that a condition has, given as ``columns`` by name."""
-    return {name: single(_value(values[name], column)) for name, column in columns.items() if name in values}
+def partition_facts(values: Mapping[str, pa.Scalar], columns: Mapping[str, Column]) -> dict[str, Facts]:
+    """Returns facts about the partition columns among the condition's ``columns``, by name."""
+    return {
+        name: single_value_facts(_value(values[name], column)) for name, column in columns.items() if name in values
+    }
 
 
 def may_have(condition: Condition, values: Mapping[str, pa.Scalar], columns: Mapping[str, Column]) -> bool:
-    """Returns false if no row of the partition can meet the condition."""
-    return may_match(condition, facts_of_partition(values, columns))
+    """Tells whether a row of the partition may meet the condition."""
+    return may_match(condition, partition_facts(values, columns))
 
 
 def _value(scalar: pa.Scalar, column: Column) -> Value | None:
@@ -88,5 +92,5 @@ def _value(scalar: pa.Scalar, column: Column) -> Value | None:
             return int(scalar["seconds"].as_py()) * 10**9 + int(scalar["nanos"].as_py())
         case Kind.TIMESTAMP:
             return int(scalar.value) * (1 if scalar.type.unit == "ns" else 1000)
-    found: Value = scalar.as_py()
-    return found
+    value: Value = scalar.as_py()
+    return value

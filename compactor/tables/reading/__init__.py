@@ -1,3 +1,3 @@
-"""Scans: planned once under locks and a snapshot, then read without the metastore."""
+"""Scans: planned once, under locks and a snapshot, then read without the metastore."""
 
 from __future__ import annotations

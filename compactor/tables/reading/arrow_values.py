@@ -1,4 +1,4 @@
-"""Decoded values as values of a scan's schema: the unit of timestamps, and the calendar in which days are counted."""
+"""Converts decoded values to the types of a scan's schema: units of timestamps, and the calendar of days."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from compactor.base.errors import NotSupported
 from compactor.orc.codecs.arrow_types import Array, ArrowType
 from compactor.orc.format.types import CALENDAR_KINDS, TypeKind, Types, subtree
-from compactor.tables.reading.calendars import gregorian_dates, gregorian_seconds
+from compactor.tables.reading.calendars import to_gregorian_dates, to_gregorian_seconds
 from compactor.tables.schema import PARTS, PER_SECOND
 
 Numbers = npt.NDArray[np.int64]
@@ -20,8 +20,10 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """A column ``column`` of ``types`` that is ``kind`` in the schema, with its ``name``. ``is_hybrid`` says that early days
-    are counted in the Julian calendar."""
+    """How to convert column ``column`` of ``types``, called ``name``, to the Arrow type ``kind``.
+
+    ``is_hybrid`` says that the file counts early days in the Julian calendar.
+    """
 
     types: Types
     column: int
@@ -31,27 +33,27 @@ class Fit:
 
     @property
     def changes(self) -> bool:
-        """True if values may differ from decoded ones."""
+        """True if converted values may differ from decoded ones."""
         return any(item.kind in CALENDAR_KINDS for item in subtree(self.types, self.column))
 
 
-def fitted(array: Array, fit: Fit) -> Array:
-    """Returns ``array`` as values of the schema. In microseconds the last three digits are cut off.
+def convert(array: Array, fit: Fit) -> Array:
+    """Converts ``array`` to the type in the schema. In microseconds the last three digits are cut off.
 
     Raises:
         NotSupported: a timestamp does not fit into 64 bits of nanoseconds.
     """
-    return _fitted(array, fit, fit.column, fit.kind) if fit.changes else array
+    return _convert(array, fit, fit.column, fit.kind) if fit.changes else array
 
 
-def _fitted(array: Array, fit: Fit, column: int, kind: ArrowType) -> Array:
+def _convert(array: Array, fit: Fit, column: int, kind: ArrowType) -> Array:
     item = fit.types[column]
-    below = partial(_fitted, fit=fit)
+    below = partial(_convert, fit=fit)
     match item.kind:
         case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_INSTANT:
             return _timestamps(array, kind, fit)
         case TypeKind.DATE:
-            return gregorian_dates(array) if fit.is_hybrid else array
+            return to_gregorian_dates(array) if fit.is_hybrid else array
         case TypeKind.STRUCT if item.children:
             parts = [
                 below(array.field(place), column=child, kind=kind.field(place).type)
@@ -78,7 +80,7 @@ def _timestamps(array: Array, kind: ArrowType, fit: Fit) -> Array:
     nulls = np.asarray(array.is_null())
     seconds, nanos = _parts(array)
     if fit.is_hybrid:
-        seconds = gregorian_seconds(seconds)
+        seconds = to_gregorian_seconds(seconds)
     if kind.equals(PARTS):
         arrays = [pa.array(seconds, pa.int64()), pa.array(nanos.astype(np.int32), pa.int32())]
         return pa.StructArray.from_arrays(arrays, fields=list(PARTS), mask=pa.array(nulls))
@@ -91,8 +93,8 @@ def _timestamps(array: Array, kind: ArrowType, fit: Fit) -> Array:
 def _parts(array: Array) -> tuple[Numbers, Numbers]:
     """Returns seconds and nanoseconds, 0 for NULL."""
     if pa.types.is_timestamp(array.type):
-        found = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-        seconds, nanos = np.divmod(found, PER_SECOND[array.type.unit])
+        numbers = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        seconds, nanos = np.divmod(numbers, PER_SECOND[array.type.unit])
         return seconds, nanos * (10**9 // PER_SECOND[array.type.unit])
     seconds, nanos = (part.fill_null(0).to_numpy(zero_copy_only=False) for part in array.flatten())
     return seconds.astype(np.int64), nanos.astype(np.int64)
@@ -101,8 +103,8 @@ def _parts(array: Array) -> tuple[Numbers, Numbers]:
 def _must_fit(seconds: Numbers, per_second: int, name: str) -> None:
     beyond = np.abs(seconds) > (2**63 - 1) // per_second - 1
     if np.any(beyond):
-        found = str(np.datetime64(int(seconds[beyond][0]), "s")).replace("T", " ")
+        shown = str(np.datetime64(int(seconds[beyond][0]), "s")).replace("T", " ")
         raise NotSupported(
-            f"column {name}: the timestamp {found} does not fit into 64 bits of nanoseconds; scan with timestamps='us', or "
+            f"column {name}: the timestamp {shown} does not fit into 64 bits of nanoseconds; scan with timestamps='us', or "
             "'parts' to lose no digit"
         )

@@ -1,4 +1,4 @@
-"""Days before 1582-10-15 as their writer showed them: Hive counts those in the Julian calendar, Arrow does not."""
+"""Converts days before 1582-10-15, which Hive's files count in the Julian calendar but Arrow does not."""
 
 from __future__ import annotations
 
@@ -16,45 +16,49 @@ _DAY = 86_400  #: seconds
 
 
 def is_hybrid(tail: Tail) -> bool:
-    """Returns true if the file's days before 1582-10-15 are of the Julian calendar: it says so, or says nothing and Java
-    wrote it. Trino says nothing, and counts in the proleptic Gregorian calendar as Arrow does."""
-    return not tail.is_proleptic and (tail.calendar != 0 or tail.writer == _JAVA)
+    """Tells whether days before 1582-10-15 in the file are of the Julian calendar.
+
+    They are if the file says so, or if it says nothing and Java wrote it. Trino says nothing, but counts in the proleptic
+    Gregorian calendar, as Arrow does.
+    """
 
 
-def gregorian_dates(array: Array) -> Array:
-    """Returns dates of a hybrid file in the proleptic Gregorian calendar: the same year, month and day."""
+def to_gregorian_dates(array: Array) -> Array:
+    """Converts dates of a hybrid file to the proleptic Gregorian calendar, with the same year, month and day."""
     days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not np.any(days < FIRST_GREGORIAN_DAY):
         return array
-    return pa.array(gregorian_days(days).astype(np.int32), pa.int32(), mask=_nulls(array)).cast(array.type)
+    return pa.array(to_gregorian_days(days).astype(np.int32), pa.int32(), mask=_nulls(array)).cast(array.type)
 
 
-def gregorian_seconds(seconds: Days) -> Days:
-    """Returns the same for seconds since 1970."""
+def to_gregorian_seconds(seconds: Days) -> Days:
+    """Does the same for seconds since 1970."""
     if not np.any(seconds < FIRST_GREGORIAN_DAY * _DAY):
         return seconds
     days, rest = np.divmod(seconds, _DAY)
-    return gregorian_days(days) * _DAY + rest
+    return to_gregorian_days(days) * _DAY + rest
 
 
-def gregorian_days(days: Days) -> Days:
-    """Returns the same for days since 1970: the calendars differ by the leap days of centuries (years begin in March here,
-    with -4800)."""
-    year = (4 * (days + 2_440_588 + 32_082) + 3) // 1461
-    found: Days = np.where(days < FIRST_GREGORIAN_DAY, days + 38 - year // 100 + year // 400, days)
-    return found
+def to_gregorian_days(days: Days) -> Days:
+    """Does the same for days since 1970. The calendars differ by the leap days of centuries.
 
-
-def hybrid_days(days: Days) -> Days:
-    """Returns days of the proleptic Gregorian calendar as Hive's files count them: the inverse of ``gregorian_days``.
-
-    From 1582-10-05 to 1582-10-14 there are none; these ten are not to be given.
+    In this formula, years begin in March and count from -4800.
     """
-    since = days + 2_440_588 + 32_044  # days since March 1st of the year -4800
-    century = (4 * since + 3) // 146_097
-    year = 100 * century + (4 * (since - 146_097 * century // 4) + 3) // 1461
-    found: Days = np.where(days < FIRST_GREGORIAN_DAY, days - 38 + year // 100 - year // 400, days)
-    return found
+    year = (4 * (days + 2_440_588 + 32_082) + 3) // 1461
+    converted: Days = np.where(days < FIRST_GREGORIAN_DAY, days + 38 - year // 100 + year // 400, days)
+    return converted
+
+
+def to_hybrid_days(days: Days) -> Days:
+    """Converts days of the proleptic Gregorian calendar to those of Hive's files; inverts ``gregorian_days``.
+
+    The ten days from 1582-10-05 to 1582-10-14 do not exist there and must not be given.
+    """
+    march_days = days + 2_440_588 + 32_044  # days since March 1st of the year -4800
+    century = (4 * march_days + 3) // 146_097
+    year = 100 * century + (4 * (march_days - 146_097 * century // 4) + 3) // 1461
+    converted: Days = np.where(days < FIRST_GREGORIAN_DAY, days - 38 + year // 100 - year // 400, days)
+    return converted
 
 
 def _nulls(array: Array) -> npt.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Several threads work on jobs side by side; their results come in the order of the jobs, few of them in memory."""
+"""Runs jobs in several threads; yields their results in the order of the jobs, with few of them in memory."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[], Iterator[T]]
-WAITING = 2  #: results of a job that wait until they are taken
+WAITING = 2  #: results of a job that may wait to be taken
 _TURN_S = 0.1
 
 
 def in_order(jobs: Iterable[Job[T]], threads: int) -> Iterator[T]:
-    """Yields the results of all jobs, those of the first job first; ``threads`` of them run at a time.
+    """Yields the results of all jobs in the order of the jobs; ``threads`` jobs run at a time.
 
-    Jobs are taken from ``jobs`` in the caller's thread. An error of a job is raised after the results that came before it;
-    when the caller stops, jobs end after the result that they are at.
+    Jobs are taken from ``jobs`` in the caller's thread. An error of a job is raised after the results before it. When the
+    caller stops, each job ends after its current result.
     """
     if threads <= 1:
-        for alone in jobs:
-            yield from alone()
+        for job in jobs:
+            yield from job()
         return
     stop = threading.Event()
     running: deque[_Running[T]] = deque()
@@ -57,11 +57,11 @@ class _Running(Generic[T]):
                 if not self._put((result,)):
                     return
             self._put(None)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the results are taken
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that takes the results
             self._put(error)
 
     def _put(self, result: tuple[T] | BaseException | None) -> bool:
-        """Returns false if nobody takes results any longer."""
+        """Returns false if nobody takes results any more."""
         while not self.stop.is_set():
             try:
                 self.queue.put(result, timeout=_TURN_S)

@@ -1,4 +1,4 @@
-"""Scans of programs tell of themselves, beside the queries of other engines, where ``compactor.reads.own`` asks for it."""
+"""Records the scans of programs like the queries of other engines, if ``compactor.reads.own`` is set."""
 
 from __future__ import annotations
 
@@ -14,57 +14,59 @@ from compactor.insight.query_text import likeness
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.state.read_counts import Read
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.reading.scan_tasks import ScanPlan
-from compactor.tables.reading.wanted import Wanted
 
 log = logging.getLogger(__name__)
 _SETTING = "compactor.reads.own"
 _ENGINE = "compactor"
-_Thing = TypeVar("_Thing")
+_Item = TypeVar("_Item")
 
 
 class Stopwatch:
-    """The seconds that were spent in its blocks."""
+    """The seconds spent within its blocks."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Counts the time of the block."""
-        begun = time.perf_counter()
+        """Adds the time of the block."""
+        started_at = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds += time.perf_counter() - begun
+            self.seconds += time.perf_counter() - started_at
 
-    def each(self, things: Iterable[_Thing]) -> Iterator[_Thing]:
-        """Yields ``things`` and counts the time that they take to come, without that of whoever uses them."""
-        coming, end = iter(things), object()
+    def each(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """Yields ``items`` and adds the time they take to come, without the time that their consumer takes."""
+        coming, end = iter(items), object()
         while True:
             with self.running():
-                thing = next(coming, end)
-            if thing is end:
+                item = next(coming, end)
+            if item is end:
                 return
-            yield thing  # type: ignore[misc]  # it is not the end
+            yield item  # type: ignore[misc]  # it is not the end
 
 
-def tell(site: Site, table: Table, wanted: Wanted, plan: ScanPlan, seconds: float) -> None:
-    """Stores that a scan was read to its end, and took ``seconds`` without its reader's own work. What goes wrong is a
-    warning: the rows are there."""
+def record_scan(site: Site, table: Table, request: ScanRequest, plan: ScanPlan, seconds: float) -> None:
+    """Records a scan that was read to its end and took ``seconds`` without its reader's own work.
+
+    Errors are only logged, since the rows have been read.
+    """
     if site.state is None or not site.settings.boolean(_SETTING):
         return
     try:
-        with failing_alone(f"a scan of {table} that tells of itself"):
-            site.state.reads.add(site.name, [_read(site, table, wanted, plan, seconds)])
+        with failing_alone(f"recording a scan of {table}"):
+            site.state.reads.add(site.name, [_read(site, table, request, plan, seconds)])
     except CompactorError as error:
         log.warning("%s", error)
 
 
-def _read(site: Site, table: Table, wanted: Wanted, plan: ScanPlan, seconds: float) -> Read:
+def _read(site: Site, table: Table, request: ScanRequest, plan: ScanPlan, seconds: float) -> Read:
     name = (table.database.lower(), table.name.lower())
-    columns = "*" if wanted.selected_fields is None else ", ".join(sorted(wanted.selected_fields)) or "count(*)"
-    text = f"select {columns} from {table}" + (f" where {wanted.row_filter}" if wanted.row_filter else "")
+    columns = "*" if request.selected_fields is None else ", ".join(sorted(request.selected_fields)) or "count(*)"
+    text = f"select {columns} from {table}" + (f" where {request.row_filter}" if request.row_filter else "")
     return Read(
         database=name[0],
         table=name[1],

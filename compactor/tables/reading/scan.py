@@ -13,11 +13,11 @@ import pyarrow as pa
 from compactor.base.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from compactor.tables.reading.own_reads import Stopwatch, tell
+from compactor.tables.reading.own_reads import Stopwatch, record_scan
 from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.transaction_block import transaction
@@ -28,91 +28,96 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-THREADS = min(4, os.cpu_count() or 1)  #: that decode stripes of a scan
+THREADS = min(4, os.cpu_count() or 1)  #: threads that decode stripes of a scan
 
 
 class Scan:
-    """A scan. Each method that returns rows plans anew; within a transaction all see its one snapshot, outside of one each
-    has a transaction of its own, which ends after the last row."""
+    """A scan. Each method that returns rows plans it again.
 
-    def __init__(self, site: Site, table: Table, wanted: Wanted, txn: Transaction | None) -> None:
-        self._site, self._table, self._wanted, self._txn = site, table, wanted, txn
-        self.schema = wanted.schema(table)
-        wanted.condition(table)  # so that an error of the filter comes from ``Table.scan``
+    Within a transaction all of them read its snapshot. Outside, each has its own transaction, which ends after the last row.
+    """
+
+    def __init__(self, site: Site, table: Table, request: ScanRequest, txn: Transaction | None) -> None:
+        self._site, self._table, self._request, self._txn = site, table, request, txn
+        self.schema = request.schema(table)
+        request.condition(table)  # reports errors of the filter at ``Table.scan``
 
     @property
     def is_within_a_transaction(self) -> bool:
+        """True if a transaction loaded the table."""
         return self._txn is not None
 
     def within(self, txn: Transaction) -> Scan:
-        """Returns the same scan under the snapshot of ``txn``, without loss of timestamps: its rows are written there.
+        """Returns the same scan under the snapshot of ``txn``, with lossless timestamps, so that ``txn`` can write its rows.
 
         Raises:
             Refused: the table was loaded in another transaction.
         """
         if self._txn is not None and self._txn is not txn:
             raise Refused(
-                f"{self._table}: the scan is of transaction {self._txn.id}, and its rows are to be written in transaction "
-                f"{txn.id}; load both tables in one transaction"
+                f"{self._table}: the scan belongs to transaction {self._txn.id}, but transaction {txn.id} is to write its "
+                "rows; load both tables in one transaction"
             )
-        return Scan(self._site, self._table, replace(self._wanted, timestamps=IN_PARTS), txn)
+        return Scan(self._site, self._table, replace(self._request, timestamps=IN_PARTS), txn)
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """Returns a reader of the rows in batches of bounded size. The snapshot is protected until it is read to its end or
-        closed."""
+        """Returns a reader of the rows in batches of bounded size.
+
+        The snapshot is protected until the reader is exhausted or closed.
+        """
         batches = self._batches()
-        first = next(batches, None)  # so that errors of the plan are raised here
-        return pa.RecordBatchReader.from_batches(self.schema, _chained(first, batches))
+        first = next(batches, None)  # raises errors of the plan here
+        return pa.RecordBatchReader.from_batches(self.schema, _chain(first, batches))
 
     def to_arrow(self) -> pa.Table:
         """Returns all rows as one table."""
         return pa.Table.from_batches(self._batches(), self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Returns all rows as a data frame of pandas."""
+        """Returns all rows as a pandas data frame."""
         rows: Any = self.to_arrow()
         frame: pd.DataFrame = rows.to_pandas()
         return frame
 
     def to_polars(self) -> pl.DataFrame:
-        """Returns all rows as a data frame of polars, which must be installed (``hive-compactor[tables]``)."""
+        """Returns all rows as a polars data frame; polars must be installed (``hive-compactor[tables]``)."""
         import polars
 
         frame: Any = polars.from_arrow(self.to_arrow())
         return frame
 
     def to_duckdb(self, name: str, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyConnection:
-        """Returns a connection to DuckDB (default: a new one in memory) in which all rows are the table ``name``."""
+        """Returns a connection to DuckDB (by default a new one in memory) with all rows as the table ``name``."""
         import duckdb
 
-        opened = duckdb.connect() if connection is None else connection
-        opened.register(name, self.to_arrow())
-        return opened
+        database = duckdb.connect() if connection is None else connection
+        database.register(name, self.to_arrow())
+        return database
 
     def count(self) -> int:
-        """Returns the number of rows; only columns of the filter are decoded."""
-        return sum(batch.num_rows for batch in self._batches(replace(self._wanted, selected_fields=(), row_ids=False)))
+        """Returns the number of rows; decodes only the columns of the filter."""
+        return sum(batch.num_rows for batch in self._batches(replace(self._request, selected_fields=(), row_ids=False)))
 
     def plan_files(self) -> tuple[ScanTask, ...]:
-        """Returns what would be read now: the files with their lengths, by partition and file number."""
-        with self._planned() as plan:
+        """Returns what would be read now: files with their lengths, by partition and file number."""
+        with self._plan() as plan:
             return plan.tasks
 
-    def _batches(self, wanted: Wanted | None = None) -> Iterator[pa.RecordBatch]:
-        wanted, watch = wanted or self._wanted, Stopwatch()
+    def _batches(self, request: ScanRequest | None = None) -> Iterator[pa.RecordBatch]:
+        request, watch = request or self._request, Stopwatch()
         with self._transaction() as txn:
             with watch.running():
-                plan = plan_scan(txn, self._table, wanted)
+                plan = plan_scan(txn, self._table, request)
             for task in plan.tasks:
                 for batch in watch.each(read_task(plan, task, self._site.storage, threads=THREADS)):
                     txn.check()
                     yield batch
-        tell(self._site, self._table, wanted, plan, watch.seconds)
+        record_scan(self._site, self._table, request, plan, watch.seconds)
 
     @contextmanager
-    def _planned(self) -> Iterator[ScanPlan]:
+    def _plan(self) -> Iterator[ScanPlan]:
         with self._transaction() as txn:
-            yield plan_scan(txn, self._table, self._wanted)
+            yield plan_scan(txn, self._table, self._request)
 
     @contextmanager
     def _transaction(self) -> Iterator[Transaction]:
@@ -124,7 +129,7 @@ class Scan:
             yield txn
 
 
-def _chained(first: pa.RecordBatch | None, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _chain(first: pa.RecordBatch | None, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     if first is not None:
         yield first
         yield from others

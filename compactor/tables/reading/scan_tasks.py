@@ -1,4 +1,4 @@
-"""A scan as planned: explicit files with their lengths, which are all that is read. Plain values that may travel."""
+"""The plan of a scan: explicit files with their lengths. Nothing else is read. Plain values that can be serialized."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from compactor.tables.filters.conditions import Condition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
-    """The files of one file number in one table or partition; delete events of one number apply to its rows only.
+    """The files of one file number in one table or partition; delete events of a number apply only to rows of that number.
 
-    ``number`` need not be the bucket in the rows' ROW__IDs: deletes of these rows go by it. ``constants`` are the values of
-    the partition columns, by name. With a ``span`` there is one file in ``inserts``, and the stripes that begin within these
-    bytes of it are read.
+    ``number`` need not be the bucket in the rows' ROW__IDs; deletes of these rows go by ``number``. ``constants`` are the
+    values of the partition columns, by name. With a ``span``, ``inserts`` is a single file, and only its stripes that begin
+    within these bytes are read.
     """
 
     location: str
@@ -32,23 +32,23 @@ class ScanTask:
 
     @property
     def length(self) -> int:
-        """Bytes of all files, or of the span and the files with delete events."""
+        """Bytes of all files; with a span, of the span and the files with delete events."""
         rows = sum(file.length for file in self.inserts) if self.span is None else self.span[1] - self.span[0]
         return rows + sum(file.length for file in self.deletes)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of all files, those with rows first."""
+        """The paths of all files; files with rows come first."""
         return tuple(os.path.join(self.location, file.path) for file in (*self.inserts, *self.deletes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """All that a scan reads, under one snapshot.
+    """Everything that a scan reads, under one snapshot.
 
-    ``schema`` is that of the rows. ``names`` are those of the table's columns without partition columns; ``columns`` are the
-    positions of those that are returned, ``filter_columns`` of those that ``condition`` needs besides; ``comparable`` has
-    the types of all columns by name. ``default_zone`` is that of stripes that name none; None if nobody says it.
+    ``schema`` is the schema of the rows. ``names`` are the table's columns without partition columns. ``columns`` are the
+    positions of the returned columns, and ``filter_columns`` of the others that ``condition`` needs. ``comparable`` has the
+    types of all columns by name. ``default_zone`` is the zone of stripes that name none; None if it is not set.
     """
 
     table: str

@@ -1,4 +1,4 @@
-"""A scan's tasks divided and put together into portions of about one size, for readers that run side by side."""
+"""Divides and groups the tasks of a scan into portions of about the same size, for parallel readers."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ from itertools import pairwise
 from compactor.rows.inputs import Input
 from compactor.tables.reading.scan_tasks import ScanTask
 
-_OPENING = 1 << 20  #: bytes that a task counts at least: opening files takes time, too
+_OPENING = 1 << 20  #: the least bytes that a task counts for, because opening files takes time too
 
 
-def portions(tasks: Iterable[ScanTask], size: int) -> Iterator[tuple[ScanTask, ...]]:
-    """Yields ``tasks`` in their order, in portions of about ``size`` bytes; a larger task is split."""
+def make_portions(tasks: Iterable[ScanTask], size: int) -> Iterator[tuple[ScanTask, ...]]:
+    """Yields ``tasks`` in order, in portions of about ``size`` bytes; larger tasks are split."""
     waiting: list[ScanTask] = []
     weight = 0
-    for task in (part for whole in tasks for part in split(whole, size)):
-        if waiting and weight + _weight(task) > size:
+    for piece in (piece for task in tasks for piece in split_task(task, size)):
+        if waiting and weight + _weight(piece) > size:
             yield tuple(waiting)
             waiting, weight = [], 0
-        waiting.append(task)
-        weight += _weight(task)
+        waiting.append(piece)
+        weight += _weight(piece)
     if waiting:
         yield tuple(waiting)
 
 
-def split(task: ScanTask, size: int) -> Iterator[ScanTask]:
-    """Yields tasks that together read what ``task`` does, in the same order; those of more than ``size`` bytes of rows
-    are parts of one file.
+def split_task(task: ScanTask, size: int) -> Iterator[ScanTask]:
+    """Yields tasks that together read what ``task`` reads, in the same order, each of about ``size`` bytes of rows.
 
-    Row numbers of raw files run on from file to file, so such a task stays whole; so does one with a file that a streaming
-    writer may still extend.
+    Larger files are divided by spans. A task of raw files stays whole, because their row numbers continue from file to file;
+    so does a task with a file that a streaming writer may still extend.
     """
     rows = sum(file.length for file in task.inserts)
     if rows <= size or any(file.raw or file.has_flush_length for file in task.inserts):
@@ -48,10 +47,10 @@ def split(task: ScanTask, size: int) -> Iterator[ScanTask]:
 
 
 def _runs(files: Sequence[Input], size: int) -> Iterator[tuple[Input, ...]]:
-    """Yields neighbouring files of at most ``size`` bytes together; a larger one comes alone."""
+    """Yields neighbouring files of at most ``size`` bytes in total; a larger file comes alone."""
     run: list[Input] = []
     for file in files:
-        if run and sum(one.length for one in run) + file.length > size:
+        if run and sum(other.length for other in run) + file.length > size:
             yield tuple(run)
             run = []
         run.append(file)

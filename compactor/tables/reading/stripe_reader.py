@@ -1,4 +1,4 @@
-"""Reads one stripe: the columns that are asked for, with the key columns only where something asks for them."""
+"""Reads one stripe: the requested columns, and the key columns only if they are needed."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from compactor.orc.format.widening import column_widens
 from compactor.orc.widened_rows import widen
 from compactor.rewrite.full_acid.stripe_choice import Choice, dense_start
 from compactor.rows.acid_file import AcidFile
-from compactor.tables.reading.arrow_values import Fit, fitted
+from compactor.tables.reading.arrow_values import Fit, convert
 from compactor.tables.reading.calendars import is_hybrid
 from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.schema import ROW_ID_TYPE
 
-MOST_ROWS = 1 << 20  #: of a batch without columns of its own
+MOST_ROWS = 1 << 20  #: rows of a batch that has no columns of the file
 _KEYS = (1, 2, 3)  #: positions of originalTransaction, bucket and rowId
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileColumns:
-    """The columns of one file as those of the table: by position, columns that the file is older than as NULL."""
+    """Maps the columns of a file to those of the table, by position; columns newer than the file are NULL."""
 
     plan: ScanPlan
     file: AcidFile
 
     @cached_property
-    def wanted(self) -> Types:
-        """The table's types."""
+    def table_types(self) -> Types:
+        """The types of the table."""
         return parse_hive_type(self.plan.row_type)
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
-        """The ids of the file's columns, in the order of the table's."""
+        """The ids of the file's columns, in the order of the table's columns."""
         types = self.file.tail.types
         return types[types[0].children[-1]].children if types.is_acid else types[0].children
 
@@ -62,45 +62,45 @@ class FileColumns:
         """Returns the id of a column by its position in the table; None if the file does not have it.
 
         Raises:
-            NotSupported: its values may not be those of the table's type.
+            NotSupported: its values may not fit the table's type.
         """
         if place >= len(self.ids):
             return None
-        found, new = self.ids[place], self.wanted[0].children[place]
-        if not column_widens(self.file.tail.types, found, self.wanted, new):
-            name = self.wanted[0].field_names[place]
+        number, column = self.ids[place], self.table_types[0].children[place]
+        if not column_widens(self.file.tail.types, number, self.table_types, column):
+            name = self.table_types[0].field_names[place]
             raise NotSupported(
-                f"file {self.file.path}: column {name} is {schema_text(self.file.tail.types, found)} there and "
-                f"{schema_text(self.wanted, new)} in {self.plan.table}, which does not hold all of its values as they are; "
-                "rewrite the partition with INSERT OVERWRITE, or select other columns"
+                f"file {self.file.path}: column {name} is {schema_text(self.file.tail.types, number)} there and "
+                f"{schema_text(self.table_types, column)} in {self.plan.table}, which cannot hold all of its values "
+                "unchanged; rewrite the partition with INSERT OVERWRITE, or select other columns"
             )
-        return found
+        return number
 
     def column(self, array: Array | None, place: int, rows: int, codec: Codec, zone: JavaZone | None = None) -> Array:
-        """Returns a decoded column, or None for one that the file lacks, as the schema has it.
+        """Converts a decoded column to its type in the schema; ``array`` is None for a column that the file lacks.
 
         Args:
-            zone: that of the stripe's timestamps; None for UTC.
+            zone: the zone of the stripe's timestamps; None for UTC.
 
         Raises:
             Unfit: a timestamp does not fit into this codec's type.
         """
-        new = self.wanted[0].children[place]
-        name = self.wanted[0].field_names[place]
+        new = self.table_types[0].children[place]
+        name = self.table_types[0].field_names[place]
         kind = self.plan.comparable.field(self._name(place)).type
         if array is None:
             return pa.nulls(rows, kind)
-        decoded = _decoded_type(self.wanted, new, codec)
+        decoded = _decoded_type(self.table_types, new, codec)
         if zone is not None:
             array = wall_clock(array, self.file.tail.types, self.ids[place], zone)
-        wide = widen(array, self.file.tail.types, self.ids[place], self.wanted, new, decoded)
-        return fitted(wide, Fit(types=self.wanted, column=new, kind=kind, name=name, is_hybrid=self.is_hybrid))
+        wide = widen(array, self.file.tail.types, self.ids[place], self.table_types, new, decoded)
+        return convert(wide, Fit(types=self.table_types, column=new, kind=kind, name=name, is_hybrid=self.is_hybrid))
 
     def zone_of(self, stripe: int, places: Sequence[int]) -> JavaZone | None:
-        """Returns the zone whose clocks readers show for the timestamps of ``places``, None where decoded ones are those.
+        """Returns the zone whose wall-clock time readers show for timestamps of ``places``; None if decoded ones show it.
 
         Raises:
-            NotLossless: nobody says which zone that is.
+            NotLossless: the zone is unknown.
         """
         types = self.file.tail.types
         columns = [number for place in places if (number := self.id_of(place)) is not None]
@@ -118,13 +118,13 @@ def _decoded_type(types: Types, column: int, codec: Codec) -> ArrowType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Rows of a stripe: ``columns`` by their positions in the table, and ``keys`` if they were asked for."""
+    """Rows of a stripe: ``columns`` by their positions in the table, and ``keys`` if they were requested."""
 
     count: int
     columns: dict[int, Array]
     keys: Array | None
 
-    def kept(self, mask: Array) -> Rows:
+    def filter(self, mask: Array) -> Rows:
         """Returns the rows that ``mask`` marks."""
         return Rows(
             count=int(np.count_nonzero(np.asarray(mask))),
@@ -133,58 +133,64 @@ class Rows:
         )
 
 
-def stripe_rows(
+def read_stripe(
     columns: FileColumns, choice: Choice, places: Sequence[int], ranges: Sequence[range] | None = None
 ) -> Iterator[Rows]:
-    """Yields the kept rows of one stripe in batches of bounded size: decoded by Arrow, and by pyorc from the first batch
-    that Arrow would lose something of. With ``ranges`` of row numbers only those are read, where that is possible.
+    """Yields the kept rows of a stripe in batches of bounded size.
+
+    Arrow decodes them. From the first batch on in which Arrow would lose something, pyorc decodes them. With ``ranges``,
+    only rows with these numbers are read, if that is possible.
 
     Raises:
         BadFile: the stripe cannot be decoded.
-        NotSupported: a column cannot be one of the table's.
+        NotSupported: a column cannot be converted to the table's type.
     """
     if ranges is not None:
         try:
-            yield from _ranged(columns, choice, places, ranges)
+            yield from _read_ranges(columns, choice, places, ranges)
             return
         except Unfit:
-            pass  # nothing was read yet
+            pass  # nothing has been read yet
+    # Arrow decodes up to the first batch that it cannot hold
     shown = 0
     try:
         for rows in _all_rows(columns, choice, places, ARROW):
             shown += rows.count
-            yield _kept(rows, choice, shown)
+            yield _keep(rows, choice, shown)
         return
     except Unfit:
-        pass  # the other codec starts again at the stripe's first row
-    done, seen = shown, 0
+        pass  # pyorc starts again at the stripe's first row, and skips the rows that Arrow has decoded
+    seen = 0
     for rows in _all_rows(columns, choice, places, PYORC):
         seen += rows.count
-        if seen > done:
-            yield _kept(_last(rows, min(rows.count, seen - done)), choice, seen)
+        if seen > shown:
+            yield _keep(_last(rows, min(rows.count, seen - shown)), choice, seen)
 
 
-def _ranged(columns: FileColumns, choice: Choice, places: Sequence[int], ranges: Sequence[range]) -> Iterator[Rows]:
+def _read_ranges(
+    columns: FileColumns, choice: Choice, places: Sequence[int], ranges: Sequence[range]
+) -> Iterator[Rows]:
     file, stripe = columns.file, choice.stripe
-    found = {place: number for place in places if (number := columns.id_of(place)) is not None}
+    numbers = {place: number for place in places if (number := columns.id_of(place)) is not None}
     if has_null_rows(file, stripe):
         raise Unfit("rows may be NULL")
     keys = KeyReader(file, stripe) if columns.plan.row_ids else None
     zone = columns.zone_of(stripe, places)
     at = 0
-    for start, batch in read_ranges(file.source, file.tail, stripe, ranges, list(found.values())):
-        decoded, count = dict(zip(found, batch.columns, strict=True)), batch.num_rows
-        made = {place: columns.column(decoded.get(place), place, count, PYORC, zone) for place in places}
+    for start, batch in read_ranges(file.source, file.tail, stripe, ranges, list(numbers.values())):
+        decoded, count = dict(zip(numbers, batch.columns, strict=True)), batch.num_rows
+        converted = {place: columns.column(decoded.get(place), place, count, PYORC, zone) for place in places}
         if keys is not None:
             keys.skip(start - at)
         at = start + count
-        yield _kept(Rows(count=count, columns=made, keys=None if keys is None else keys.next(count)), choice, at)
+        kept_keys = None if keys is None else keys.next(count)
+        yield _keep(Rows(count=count, columns=converted, keys=kept_keys), choice, at)
 
 
-def _kept(rows: Rows, choice: Choice, end: int) -> Rows:
+def _keep(rows: Rows, choice: Choice, end: int) -> Rows:
     if choice.keep is None:
         return rows
-    return rows.kept(choice.keep.slice(end - rows.count, rows.count))
+    return rows.filter(choice.keep.slice(end - rows.count, rows.count))
 
 
 def _last(rows: Rows, count: int) -> Rows:
@@ -202,12 +208,12 @@ def _all_rows(columns: FileColumns, choice: Choice, places: Sequence[int], codec
     zone = columns.zone_of(stripe, places)
     done = 0
     for count, arrays in _batches(columns, stripe, places, codec):
-        made = {place: columns.column(arrays.get(place), place, count, codec, zone) for place in places}
-        yield Rows(count=count, columns=made, keys=None if keys is None else keys.next(count))
+        converted = {place: columns.column(arrays.get(place), place, count, codec, zone) for place in places}
+        yield Rows(count=count, columns=converted, keys=None if keys is None else keys.next(count))
         done += count
     total = file.tail.stripes[stripe].rows
     if done != total:
-        raise NotLossless(f"file {file.path}, stripe {stripe}: {done} rows were decoded, the footer says {total}")
+        raise NotLossless(f"file {file.path}, stripe {stripe}: {done} rows were decoded, but the footer says {total}")
 
 
 def _batches(
@@ -215,25 +221,24 @@ def _batches(
 ) -> Iterator[tuple[int, dict[int, Array]]]:
     """Yields the number of rows and the decoded columns of each batch."""
     file = columns.file
-    found = {place: number for place in places if (number := columns.id_of(place)) is not None}
-    if not found:
+    numbers = {place: number for place in places if (number := columns.id_of(place)) is not None}
+    if not numbers:
         total = file.tail.stripes[stripe].rows
         for start in range(0, total, MOST_ROWS):
             yield min(MOST_ROWS, total - start), {}
         return
     if has_null_rows(file, stripe):
-        inner = {place: place for place in found}
+        inner = {place: place for place in numbers}
         for batch in codec.read_batches(file.source, file.tail, columns=[5], stripes=[stripe]):
             flat = batch.column(0).flatten()
             yield batch.num_rows, {place: flat[at] for place, at in inner.items()}
         return
-    for batch in codec.read_batches(file.source, file.tail, stripes=[stripe], inner=list(found.values())):
-        yield batch.num_rows, dict(zip(found, batch.columns, strict=True))
+    for batch in codec.read_batches(file.source, file.tail, stripes=[stripe], inner=list(numbers.values())):
+        yield batch.num_rows, dict(zip(numbers, batch.columns, strict=True))
 
 
 def has_null_rows(file: AcidFile, stripe: int) -> bool:
-    """Returns true unless every row of an ACID file surely has columns: a struct that is NULL hides how many values its
-    columns have."""
+    """Tells whether a row of an ACID file may be NULL as a whole; its struct then hides how many values the columns have."""
     if file.is_raw:
         return False
     statistics = file.tail.stripe_statistics
@@ -244,7 +249,7 @@ def has_null_rows(file: AcidFile, stripe: int) -> bool:
 
 
 class KeyReader:
-    """The ROW__IDs of a stripe's rows, from the first on: known from statistics or the file's name, else decoded."""
+    """Reads the ROW__IDs of a stripe from the first row on: from statistics or the file's name if possible, else decoded."""
 
     def __init__(self, file: AcidFile, stripe: int) -> None:
         rows = file.tail.stripes[stripe].rows
@@ -253,7 +258,7 @@ class KeyReader:
         if file.is_raw:
             self._next = RowId(file.write_id, file.bucket, file.first_row_id + file.first_row_of(stripe))
         self._decoded = arrow_codec.read_batches(file.source, file.tail, columns=_KEYS, stripes=[stripe])
-        self._left: pa.Table | None = None
+        self._buffered: pa.Table | None = None
 
     def next(self, count: int) -> Array:
         """Returns the keys of the next ``count`` rows."""
@@ -266,21 +271,21 @@ class KeyReader:
                 pa.array(np.arange(first.row_id, first.row_id + count, dtype=np.int64)),
             ]
         else:
-            arrays = [column.combine_chunks() for column in self._taken(count).columns]
+            arrays = [column.combine_chunks() for column in self._take(count).columns]
         return pa.StructArray.from_arrays(arrays, fields=list(ROW_ID_TYPE))
 
     def skip(self, count: int) -> None:
-        """Passes over the next ``count`` rows."""
+        """Skips the next ``count`` rows."""
         if self._next is not None:
             self._next = self._next._replace(row_id=self._next.row_id + count)
             return
         for start in range(0, count, BATCH_ROWS):
-            self._taken(min(BATCH_ROWS, count - start))
+            self._take(min(BATCH_ROWS, count - start))
 
-    def _taken(self, count: int) -> pa.Table:
-        parts = [] if self._left is None else [self._left]
+    def _take(self, count: int) -> pa.Table:
+        parts = [] if self._buffered is None else [self._buffered]
         while sum(part.num_rows for part in parts) < count:
             parts.append(pa.Table.from_batches([next(self._decoded)]))
         whole = pa.concat_tables(parts)
-        self._left = whole.slice(count)
+        self._buffered = whole.slice(count)
         return whole.slice(0, count)

@@ -1,4 +1,4 @@
-"""Reads the files of a planned scan. Nothing in here lists a directory or asks the metastore."""
+"""Reads the files of a planned scan. It never lists a directory or asks the metastore."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ from compactor.rewrite.full_acid.stripe_choice import Action, Choice, choose_act
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.keys import Mask
 from compactor.storage.protocol import Storage
-from compactor.tables.filters.conditions import Condition, columns_of
-from compactor.tables.filters.evaluation import matching
-from compactor.tables.filters.partition_constants import facts_of_partition
+from compactor.tables.filters.conditions import Condition, find_columns
+from compactor.tables.filters.evaluation import match_rows
+from compactor.tables.filters.partition_constants import partition_facts
 from compactor.tables.filters.pruning import FilePruner
 from compactor.tables.reading.in_order import Job, in_order
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
-from compactor.tables.reading.stripe_reader import FileColumns, Rows, stripe_rows
+from compactor.tables.reading.stripe_reader import FileColumns, Rows, read_stripe
 
-FEW = 8  #: one row group of so many is sought by itself: pyorc, which can, takes that much longer for a row
+FEW = (
+    8  #: row groups are read singly if at most one in so many is needed: pyorc, which can, takes that much longer a row
+)
 
 
 def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int = 1) -> Iterator[pa.RecordBatch]:
-    """Yields the visible rows of one task that meet the plan's condition, in file order, in the plan's schema.
+    """Yields the visible rows of a task that meet the plan's condition, in file order and in the plan's schema.
 
     Args:
-        threads: stripes that are decoded at a time.
+        threads: the number of stripes that are decoded at a time.
 
     Raises:
         SnapshotExpired: a file of the plan is gone or was replaced.
         BadFile: a file cannot be read.
-        NotSupported: a file's types cannot become the table's.
+        NotSupported: a file's types cannot be converted to the table's.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="compactor-scan-") as scratch:
@@ -58,25 +60,31 @@ def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int 
 
 
 def _must_be_as_planned(task: ScanTask, files: Sequence[AcidFile]) -> None:
-    lengths = {os.path.join(task.location, f.path): f.length for f in task.inserts if not f.has_flush_length}
+    lengths = {
+        os.path.join(task.location, planned.path): planned.length
+        for planned in task.inserts
+        if not planned.has_flush_length
+    }
     for file in files:
         if lengths.get(file.path, file.source.length) != file.source.length:
-            raise FileGone(f"file {file.path}: {file.source.length} bytes, {lengths[file.path]} when it was listed")
+            raise FileGone(
+                f"file {file.path} has {file.source.length} bytes, but {lengths[file.path]} when it was listed"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileReader:
-    """One open file of a task."""
+    """An open file of a task."""
 
     plan: ScanPlan
     task: ScanTask
     file: AcidFile
 
     def jobs(self, events: Deletes) -> Iterator[Job[pa.RecordBatch]]:
-        """Yields for each stripe with rows to show a function that reads them: visible ones, not deleted, that meet the
+        """Yields a function for each stripe that may have rows to return; it reads those that are visible and meet the
         condition."""
-        for stripe, found in enumerate(self.file.tail.stripes):
-            if not found.rows or not self._is_within(found.offset) or self._is_known(stripe):
+        for stripe, entry in enumerate(self.file.tail.stripes):
+            if not entry.rows or not self._is_within(entry.offset) or self._is_known(stripe):
                 continue
             if (job := self._job(stripe, events)) is not None:
                 yield job
@@ -86,7 +94,7 @@ class FileReader:
         return span is None or span[0] <= offset < span[1]
 
     def _is_known(self, stripe: int) -> bool:
-        """Returns true if only later rows are wanted and by statistics the stripe has none."""
+        """Tells whether only later rows are requested, but the stripe has none by its statistics."""
         if not isinstance(self.plan.write_ids, LaterWriteIdList) or self.file.is_raw:
             return False
         statistics = key_statistics(self.file.tail, stripe)
@@ -111,7 +119,7 @@ class FileReader:
         return None if choice.action is Action.DROP else partial(self._batches, choice, condition, ranges)
 
     def _ranges(self, stripe: int, groups: Mask) -> list[range] | None:
-        """Returns the row numbers of the row groups if they are few; many are read faster with all between them."""
+        """Returns the row numbers of the row groups if they are few; many are read faster with all rows between them."""
         if groups.sum() * FEW > len(groups):
             return None
         stride, rows = self.file.tail.row_index_stride, self.file.tail.stripes[stripe].rows
@@ -122,8 +130,8 @@ class FileReader:
         self, choice: Choice, condition: Condition | None, ranges: list[range] | None
     ) -> Iterator[pa.RecordBatch]:
         places = (*self.plan.columns, *(() if condition is None else self.plan.filter_columns))
-        for rows in stripe_rows(self._columns, choice, places, ranges):
-            kept = rows if condition is None else rows.kept(matching(condition, self._comparable(rows, condition)))
+        for rows in read_stripe(self._columns, choice, places, ranges):
+            kept = rows if condition is None else rows.filter(match_rows(condition, self._comparable(rows, condition)))
             if kept.count:
                 yield self._in_schema(kept)
 
@@ -135,21 +143,21 @@ class FileReader:
     def _pruner(self) -> FilePruner | None:
         if self.plan.condition is None:
             return None
-        deciding = columns_of(self.plan.condition)
+        deciding = find_columns(self.plan.condition)
         places = {name: place for place, name in enumerate(self.plan.names)}
         return FilePruner(
             source=self.file.source,
             tail=self.file.tail,
             condition=self.plan.condition,
-            constants=facts_of_partition(self.task.constants, deciding),
+            constants=partition_facts(self.task.constants, deciding),
             columns={
                 name: (column, self._columns.id_of(places[name])) for name, column in deciding.items() if name in places
             },
         )
 
     def _comparable(self, rows: Rows, condition: Condition) -> pa.RecordBatch:
-        """Returns the columns of the condition by name."""
-        names = list(columns_of(condition))
+        """Returns the condition's columns by name."""
+        names = list(find_columns(condition))
         places = {name: place for place, name in enumerate(self.plan.names)}
         arrays = [
             rows.columns[places[name]] if name in places else pa.repeat(self.task.constants[name], rows.count)

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from compactor.metastore.catalog.read import Catalog
     from compactor.metastore.catalog.values import Table
 
-#: suffixes of the properties by which rows are read and written, such as
-``compactorthreshold.compactor.orc.default.timezone`` _DECIDING = ("bucketing_version", DEFAULT_ZONE)
+#: suffixes of the properties that decide how rows are read and written, such as
+#: ``compactorthreshold.compactor.orc.default.timezone``
+_DECIDING = ("bucketing_version", DEFAULT_ZONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

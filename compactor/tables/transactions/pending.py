@@ -54,7 +54,7 @@ class Pending:
         return dict(self._directories)
 
     def take_back(self, before: Mapping[str, tuple[PendingDirectory, ...]]) -> None:
-        """Forgets the directories that were staged after ``directories`` returned ``before``; their files stay in staging."""
+        """Forgets directories that were staged after ``directories`` returned ``before``; their files stay in staging."""
         self._directories = dict(before)
 
     def at(self, location: str) -> tuple[PendingDirectory, ...]:

@@ -258,7 +258,7 @@ class Transaction:
 
     @contextmanager
     def whole_statement(self) -> Iterator[None]:
-        """Undoes a statement that fails within the block, so that a later commit publishes nothing of it (PROTOCOL 14.12)."""
+        """Undoes a statement that fails within the block; a later commit then publishes nothing of it (PROTOCOL 14.12)."""
         staged, added, written = self.pending.directories, self.added.partitions, self.written.places
         try:
             yield

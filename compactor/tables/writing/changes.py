@@ -22,9 +22,9 @@ from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder
 from compactor.tables.reading.scan import THREADS
 from compactor.tables.reading.scan_planning import partitions_to_read, plan_scan
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.append import write
@@ -44,7 +44,7 @@ def delete(txn: Transaction, table: Table, where: str | None) -> int:
         LockNotGranted: somebody holds a conflicting lock.
         WriteConflict: another transaction changed the table while this one waited for its lock.
     """
-    wanted = Wanted(row_filter=where, selected_fields=(), row_ids=True, timestamps=IN_PARTS)
+    wanted = ScanRequest(row_filter=where, selected_fields=(), row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted))
     return Deletion(txn, table).of(wanted, lambda found: found)
 
@@ -61,7 +61,7 @@ def update(txn: Transaction, table: Table, assignments: Mapping[str, str], where
         NotSupported: a partition or bucketing column is assigned, since rows would have to move; delete and append them.
     """
     changed = Assignments.of(table, assignments)
-    wanted = Wanted(row_filter=where, row_ids=True, timestamps=IN_PARTS)
+    wanted = ScanRequest(row_filter=where, row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted))
     kept = WaitingRows()
     with tempfile.TemporaryDirectory(prefix="compactor-update-") as scratch:
@@ -84,7 +84,7 @@ class Deletion:
         self._statement: WriteStatement | None = None
         self._partitions: dict[str, str] = {}
 
-    def of(self, wanted: Wanted, take: Taken) -> int:
+    def of(self, wanted: ScanRequest, take: Taken) -> int:
         """Deletes those of the rows that a scan finds which ``take`` returns, and returns how many they were."""
         plan = plan_scan(self._txn, self._table, wanted)
         with tempfile.TemporaryDirectory(prefix="compactor-delete-") as scratch:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.types import CALENDAR_KINDS, TypeKind, Types, subtree
 from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY
-from compactor.tables.reading.calendars import hybrid_days
+from compactor.tables.reading.calendars import to_hybrid_days
 from compactor.tables.schema import PARTS
 from compactor.tables.writing.encodable import encodable
 
@@ -46,7 +46,9 @@ def _dates(array: Array) -> Array:
     days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not np.any(days < FIRST_GREGORIAN_DAY):
         return array
-    return pa.array(hybrid_days(days).astype(np.int32), pa.int32(), mask=np.asarray(array.is_null())).cast(array.type)
+    return pa.array(to_hybrid_days(days).astype(np.int32), pa.int32(), mask=np.asarray(array.is_null())).cast(
+        array.type
+    )
 
 
 def _timestamps(array: Array) -> Array:
@@ -55,7 +57,7 @@ def _timestamps(array: Array) -> Array:
     if not np.any(seconds < FIRST_GREGORIAN_DAY * _DAY):
         return array
     days, rest = np.divmod(seconds, _DAY)
-    arrays = [pa.array(hybrid_days(days) * _DAY + rest, pa.int64()), parts.field(1)]
+    arrays = [pa.array(to_hybrid_days(days) * _DAY + rest, pa.int64()), parts.field(1)]
     return pa.StructArray.from_arrays(arrays, fields=list(PARTS), mask=array.is_null())
 
 

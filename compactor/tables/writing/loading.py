@@ -20,7 +20,7 @@ from compactor.orc.format.types import Types
 from compactor.rows.inputs import Input
 from compactor.rows.remote_source import open_source
 from compactor.site.site import Site
-from compactor.tables.reading.scan_planning import default_zone_of
+from compactor.tables.reading.scan_planning import find_default_zone
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.schema import IN_PARTS, arrow_schema, select
@@ -112,7 +112,7 @@ def rows_of(site: Site, table: Table, folder: str, files: Sequence[Input]) -> pa
         schema=schema,
         comparable=schema,
         columns=tuple(range(len(columns))),
-        default_zone=default_zone_of(site, table),
+        default_zone=find_default_zone(site, table),
     )
     task = ScanTask(location=folder, number=0, inserts=tuple(files), deletes=())
 

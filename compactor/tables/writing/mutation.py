@@ -17,7 +17,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.rows.keys import Mask, Numbers
 from compactor.tables.reading.scan_planning import partitions_to_read
-from compactor.tables.reading.wanted import Wanted
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.schema import IN_PARTS, ROW_ID, ROW_ID_TYPE
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.append import How, Rows, parts_of, write
@@ -218,7 +218,7 @@ class Mutation:
             return batch.filter(pa.array(goes))
 
         fields = tuple(name for name in self._columns if name in (*self._key, *self._fixed))
-        wanted = Wanted(selected_fields=fields, row_ids=True, timestamps=IN_PARTS)
+        wanted = ScanRequest(selected_fields=fields, row_ids=True, timestamps=IN_PARTS)
         adds = bool((kinds == Kind.INSERT).any())
         kind = LockType.EXCL_WRITE if adds else None
         txn.lock_for_changes(self._table, partitions_to_read(txn, self._table, wanted), kind, must_see_all=adds)

@@ -13,7 +13,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import JULIAN
 from compactor.site.site import path_of
 from compactor.tables.reading.scan_planning import must_be_readable, partitions_to_read
-from compactor.tables.reading.wanted import Wanted
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.append import locations_of, must_be_writable
@@ -77,7 +77,7 @@ def begin_changes(
     if intent.inserts or intent.assigns is not None:
         must_be_writable(txn.site, table)
     must_be_assignable(table, sorted(intent.assigns or ()))
-    partitions = partitions_to_read(txn, table, Wanted(selected_fields=()))
+    partitions = partitions_to_read(txn, table, ScanRequest(selected_fields=()))
     kind = LockType.EXCL_WRITE if intent.inserts else None
     txn.lock_for_changes(table, partitions, kind, must_see_all=intent.inserts, others=others)
     changes, adds = intent.deletes or intent.assigns is not None, intent.inserts or intent.assigns is not None

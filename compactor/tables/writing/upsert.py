@@ -13,7 +13,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.scan_planning import partitions_to_read
-from compactor.tables.reading.wanted import Wanted
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.append import How, RowSource, conformed, read_within, write
@@ -44,7 +44,7 @@ def upsert(txn: Transaction, table: Table, rows: RowSource, join_cols: tuple[str
     """
     key = key_columns(table, join_cols, "join_cols")
     source = None if isinstance(rows, Scan) else _source(table, rows, key, how)
-    wanted = Wanted(selected_fields=tuple(key), row_ids=True, timestamps=IN_PARTS)
+    wanted = ScanRequest(selected_fields=tuple(key), row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, wanted), LockType.EXCL_WRITE, must_see_all=True)
     if source is None:
         source = _source(table, read_within(txn, rows), key, how)

@@ -20,7 +20,7 @@ from compactor.spark_tables.reader import Reader, ReadPortion, scan_schema
 from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.tables import Store
 from compactor.tables.reading.scan_planning import plan_scan
-from compactor.tables.reading.wanted import Wanted
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction_block import transaction
 
@@ -36,7 +36,7 @@ def scan(deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> 
     table = store.create_table("db.t", made, partitioned_by=["p"])
     table.append(pa.table({"i": [1, 2, 3], "x": [1.5, None, 2.5], "c": ["a", "b", "c"], "p": [1, 1, 2]}))
     with transaction(deployment) as txn:
-        plan = plan_scan(txn, named_table(deployment, "db.t"), Wanted(row_filter="i <> 2", timestamps="us"))
+        plan = plan_scan(txn, named_table(deployment, "db.t"), ScanRequest(row_filter="i <> 2", timestamps="us"))
     hold, stores = Hold(name="h", txn=plan.txn), deployment.storage.options
     return PlannedScan(hold=hold, plan=plan, stores=stores, table_id=1, padded=("c",))
 

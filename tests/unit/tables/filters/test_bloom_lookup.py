@@ -7,7 +7,7 @@ from compactor.orc.format.stripe_footer import BLOOM_UTF8, read_indexes, read_st
 from compactor.orc.format.tail import read_tail
 from compactor.orc.format.types import TypeKind
 from compactor.orc.io.source import LocalSource
-from compactor.tables.filters.bloom_lookup import long_hash, lookup, murmur3
+from compactor.tables.filters.bloom_lookup import build_lookup, long_hash, murmur3
 from compactor.tables.filters.conditions import Value
 from tests.support import scanned
 from tests.unit.tables.filters.test_pruning import ROW_TYPE
@@ -30,7 +30,7 @@ def asked(values: list[Value | None], column: int, kind: TypeKind, absent: list[
             }[BLOOM_UTF8]
     found = 0
     for group, bloom in enumerate(blooms):
-        holds = lookup(kind, BLOOM_UTF8, bloom)
+        holds = build_lookup(kind, BLOOM_UTF8, bloom)
         assert holds is not None
         part = values[group * scanned.STRIDE : (group + 1) * scanned.STRIDE]
         assert all(holds(value) for value in part if value is not None)
@@ -49,14 +49,14 @@ def test_what_is_hashed_otherwise_is_never_asked() -> None:
     class Bloom:
         num_hash_functions, bitset, utf8bitset = 3, (), b"\0" * 8
 
-    assert lookup(TypeKind.BYTE, BLOOM_UTF8, Bloom) is None
-    assert lookup(TypeKind.DOUBLE, BLOOM_UTF8, Bloom) is None
-    assert lookup(TypeKind.STRING, BLOOM_UTF8 - 1, Bloom) is None
-    number = lookup(TypeKind.INT, BLOOM_UTF8, Bloom)
+    assert build_lookup(TypeKind.BYTE, BLOOM_UTF8, Bloom) is None
+    assert build_lookup(TypeKind.DOUBLE, BLOOM_UTF8, Bloom) is None
+    assert build_lookup(TypeKind.STRING, BLOOM_UTF8 - 1, Bloom) is None
+    number = build_lookup(TypeKind.INT, BLOOM_UTF8, Bloom)
     assert number is not None
     assert not number(1)
     assert number(b"1")  # a text in the table, a number in the file
-    day = lookup(TypeKind.DATE, BLOOM_UTF8, Bloom)
+    day = build_lookup(TypeKind.DATE, BLOOM_UTF8, Bloom)
     assert day is not None
     assert day(-200_000)  # the file may count it in another calendar
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from compactor.tables.filters.conditions import Column, Kind, Matches, columns_of, scalar
+from compactor.tables.filters.conditions import Column, Kind, Matches, find_columns, to_scalar
 from tests.unit.tables.filters.test_evaluation import SCHEMA
 
 
@@ -28,10 +28,10 @@ def test_the_columns_of_a_condition() -> None:
     from compactor.tables.filters.binding import bind
 
     text = "(i = 1 or not s like 'x') and (d is null or c = s) and n in (1) and true and t > '9999-01-01'"
-    assert set(columns_of(bind(text, SCHEMA))) == {"i", "s", "d", "c", "n", "t"}
+    assert set(find_columns(bind(text, SCHEMA))) == {"i", "s", "d", "c", "n", "t"}
 
 
 def test_values_in_arrow() -> None:
     times = Column(name="t", kind=Kind.TIMESTAMP, type=pa.timestamp("us"))
-    assert scalar(times, 1_500).value == 1
-    assert scalar(Column(name="d", kind=Kind.DATE, type=pa.date32()), 3).value == 3
+    assert to_scalar(times, 1_500).value == 1
+    assert to_scalar(Column(name="d", kind=Kind.DATE, type=pa.date32()), 3).value == 3

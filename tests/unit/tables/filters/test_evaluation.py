@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 
 from compactor.tables.filters.binding import bind
-from compactor.tables.filters.evaluation import evaluate, matching
-from compactor.tables.filters.outcomes import Facts, may_match, outcomes, single
+from compactor.tables.filters.evaluation import evaluate, match_rows
+from compactor.tables.filters.outcomes import Facts, find_outcomes, may_match, single_value_facts
 from tests.support import scanned
 from tests.support.filters import Filter, filters
 
@@ -97,7 +97,7 @@ def test_a_backslash_takes_percent_and_underscore_alone(pattern: str, text: str,
     batch = pa.record_batch({"s": [text, None]})
     condition = bind(f"s like '{pattern}'", batch.schema)
     assert evaluate(condition, batch).to_pylist() == [wanted, None]
-    assert outcomes(condition, {"s": single(text.encode())}) == {wanted}
+    assert find_outcomes(condition, {"s": single_value_facts(text.encode())}) == {wanted}
     assert not wanted or may_match(condition, {"s": Facts(low=text.encode(), high=f"{text}z".encode())})
 
 
@@ -110,4 +110,4 @@ def test_decimals_of_very_different_scales_are_compared() -> None:
 
 def test_unknown_rows_do_not_match() -> None:
     batch = pa.record_batch({"a": pa.array([1, None, 3])})
-    assert matching(bind("a > 1", batch.schema), batch).to_pylist() == [False, False, True]
+    assert match_rows(bind("a > 1", batch.schema), batch).to_pylist() == [False, False, True]

@@ -10,7 +10,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail
 from compactor.orc.format.types import OrcType
 from compactor.tables.filters.conditions import Column, Kind
-from compactor.tables.filters.file_facts import facts_of
+from compactor.tables.filters.file_facts import read_facts
 from compactor.tables.filters.outcomes import Facts
 from tests.support.acid_files import TYPES
 
@@ -29,7 +29,7 @@ KINDS = {
 def facts(stored: str, part: messages.Message, *, rows: int = 10, table: str = "", tail: Tail = JAVA) -> Facts:
     kind, arrow = KINDS[table or stored]
     of_file: OrcType = parse_hive_type(stored)[0]
-    return facts_of(part, rows, Column(name="x", kind=kind, type=arrow), of_file, tail)
+    return read_facts(part, rows, Column(name="x", kind=kind, type=arrow), of_file, tail)
 
 
 def statistics(values: int = 10, *, has_null: bool = False, **fields: object) -> messages.Message:

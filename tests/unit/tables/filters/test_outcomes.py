@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.tables.filters.binding import bind
-from compactor.tables.filters.outcomes import Facts, may_match, outcomes, single
+from compactor.tables.filters.outcomes import Facts, find_outcomes, may_match, single_value_facts
 
 SCHEMA = pa.schema({"i": pa.int64(), "s": pa.string(), "f": pa.float64()})
 FIVE_TO_NINE = {"i": Facts(low=5, high=9, has_null=False)}
@@ -32,31 +32,31 @@ FIVE_TO_NINE = {"i": Facts(low=5, high=9, has_null=False)}
     ],
 )
 def test_bounds_decide(text: str, wanted: set[bool | None]) -> None:
-    assert outcomes(bind(text, SCHEMA), FIVE_TO_NINE) == wanted
+    assert find_outcomes(bind(text, SCHEMA), FIVE_TO_NINE) == wanted
 
 
 def test_a_single_value_decides_everything() -> None:
-    facts = {"s": single(b"abc"), "i": single(None)}
-    assert outcomes(bind("s = 'abc' and s like '_b%'", SCHEMA), facts) == {True}
-    assert outcomes(bind("s like 'b%'", SCHEMA), facts) == {False}
-    assert outcomes(bind("i = 1", SCHEMA), facts) == {None}
+    facts = {"s": single_value_facts(b"abc"), "i": single_value_facts(None)}
+    assert find_outcomes(bind("s = 'abc' and s like '_b%'", SCHEMA), facts) == {True}
+    assert find_outcomes(bind("s like 'b%'", SCHEMA), facts) == {False}
+    assert find_outcomes(bind("i = 1", SCHEMA), facts) == {None}
     assert not may_match(bind("not i = 1", SCHEMA), facts)
 
 
 def test_nan_is_in_no_bounds() -> None:
     facts = {"f": Facts(low=1.0, high=2.0, has_null=False)}
-    assert outcomes(bind("f < 5", SCHEMA), facts) == {True, False}
+    assert find_outcomes(bind("f < 5", SCHEMA), facts) == {True, False}
     assert may_match(bind("not f < 5", SCHEMA), facts)
     assert not may_match(bind("f > 5", SCHEMA), facts)
 
 
 def test_a_bloom_filter_decides_what_is_equal() -> None:
     facts = {"i": Facts(has_null=False, contains=lambda value: value == 3)}
-    assert outcomes(bind("i = 4", SCHEMA), facts) == {False}
-    assert outcomes(bind("i != 4", SCHEMA), facts) == {True}
-    assert outcomes(bind("i in (4, 5)", SCHEMA), facts) == {False}
-    assert outcomes(bind("i = 3", SCHEMA), facts) == {True, False}
-    assert outcomes(bind("i < 4", SCHEMA), facts) == {True, False}
+    assert find_outcomes(bind("i = 4", SCHEMA), facts) == {False}
+    assert find_outcomes(bind("i != 4", SCHEMA), facts) == {True}
+    assert find_outcomes(bind("i in (4, 5)", SCHEMA), facts) == {False}
+    assert find_outcomes(bind("i = 3", SCHEMA), facts) == {True, False}
+    assert find_outcomes(bind("i < 4", SCHEMA), facts) == {True, False}
 
 
 @given(
@@ -80,8 +80,10 @@ def test_a_list_may_come_to_whatever_a_value_comes_to(
     )
     real = {one in values for one in there} | ({None} if has_null else set())
     text = f"i IN ({', '.join(map(str, values))})"
-    assert real <= outcomes(bind(text, SCHEMA), {"i": known})
-    assert {None if one is None else not one for one in real} <= outcomes(bind(f"NOT {text}", SCHEMA), {"i": known})
+    assert real <= find_outcomes(bind(text, SCHEMA), {"i": known})
+    assert {None if one is None else not one for one in real} <= find_outcomes(
+        bind(f"NOT {text}", SCHEMA), {"i": known}
+    )
 
 
 def test_a_long_list_is_looked_at_within_the_bounds_alone() -> None:

@@ -9,8 +9,8 @@ import pytest
 from compactor.base.errors import BadName
 from compactor.metastore.catalog.values import Column, Partition, Table
 from compactor.tables.filters.binding import bind
-from compactor.tables.filters.conditions import columns_of
-from compactor.tables.filters.partition_constants import constants, may_have
+from compactor.tables.filters.conditions import find_columns
+from compactor.tables.filters.partition_constants import may_have, parse_constants
 from compactor.tables.schema import arrow_schema
 
 KEYS = {
@@ -38,7 +38,7 @@ def partition(*values: str) -> Partition:
 
 @pytest.mark.parametrize("timestamps", ["ns", "us", "parts"])
 def test_values_are_of_their_columns_types(timestamps: str) -> None:
-    found = constants(TABLE, partition(*VALUES), arrow_schema(TABLE, timestamps=timestamps))
+    found = parse_constants(TABLE, partition(*VALUES), arrow_schema(TABLE, timestamps=timestamps))
     plain = {name: scalar.as_py() for name, scalar in found.items() if name != "t"}
     assert plain == {"day": date(2026, 11, 1), "code": "ab  ", "n": 7, "p": Decimal("1.50"), "ok": True, "s": "it's"}
 
@@ -63,23 +63,23 @@ def test_values_are_of_their_columns_types(timestamps: str) -> None:
 @pytest.mark.parametrize("timestamps", ["ns", "us", "parts"])
 def test_partitions_are_left_out(text: str, wanted: bool, timestamps: str) -> None:
     schema = arrow_schema(TABLE, timestamps=timestamps)
-    of_partition = constants(TABLE, partition(*VALUES), schema)
+    of_partition = parse_constants(TABLE, partition(*VALUES), schema)
     parts = ["t"] if timestamps == "parts" else []
     condition = bind(text, schema.append(pa.field("amount", pa.int64())), ["code"], parts)
-    assert may_have(condition, of_partition, columns_of(condition)) is wanted
+    assert may_have(condition, of_partition, find_columns(condition)) is wanted
 
 
 def test_the_default_partition_is_null() -> None:
-    nulls = constants(TABLE, partition(*["__HIVE_DEFAULT_PARTITION__"] * 7), arrow_schema(TABLE))
+    nulls = parse_constants(TABLE, partition(*["__HIVE_DEFAULT_PARTITION__"] * 7), arrow_schema(TABLE))
     condition = bind("n is null and not (s = 'x' and s is not null)", arrow_schema(TABLE))
     assert not any(scalar.is_valid for scalar in nulls.values())
-    assert may_have(condition, nulls, columns_of(condition))
+    assert may_have(condition, nulls, find_columns(condition))
 
 
 def test_a_value_of_another_type_is_named() -> None:
     values = ("someday", *VALUES[1:])
     with pytest.raises(BadName, match=r"d\.t: partition .* has 'someday' for day, which is no date32"):
-        constants(TABLE, partition(*values), arrow_schema(TABLE))
+        parse_constants(TABLE, partition(*values), arrow_schema(TABLE))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_value_of_another_type_is_named() -> None:
 def test_a_timestamp_may_be_beyond_what_nanoseconds_reach(text: str, seconds: int) -> None:
     """SQL reads timestamps in parts, and refused every statement on a table with such a partition."""
     values = (*VALUES[:4], text, *VALUES[5:])
-    found = constants(TABLE, partition(*values), arrow_schema(TABLE, timestamps="parts"))
+    found = parse_constants(TABLE, partition(*values), arrow_schema(TABLE, timestamps="parts"))
     assert found["t"].as_py() == {"seconds": seconds, "nanos": 500_000_000 if text.endswith(".5") else 0}
     with pytest.raises(BadName, match="scan with timestamps='parts', or rename"):
-        constants(TABLE, partition(*values), arrow_schema(TABLE, timestamps="ns"))
+        parse_constants(TABLE, partition(*values), arrow_schema(TABLE, timestamps="ns"))

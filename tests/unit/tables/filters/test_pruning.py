@@ -12,8 +12,8 @@ from hypothesis import given
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.tables.filters.binding import bind
-from compactor.tables.filters.conditions import columns_of
-from compactor.tables.filters.outcomes import outcomes
+from compactor.tables.filters.conditions import find_columns
+from compactor.tables.filters.outcomes import find_outcomes
 from compactor.tables.filters.pruning import FilePruner
 from tests.support import scanned
 from tests.support.filters import Filter, filters
@@ -36,7 +36,7 @@ def pruner(source: LocalSource, text: str) -> FilePruner:
     condition = bind(text, SCHEMA, ["c"])
     tail = read_tail(source)
     ids = {name: 7 + place for place, name in enumerate(scanned.COLUMNS)}
-    columns = {name: (column, ids[name]) for name, column in columns_of(condition).items()}
+    columns = {name: (column, ids[name]) for name, column in find_columns(condition).items()}
     return FilePruner(source=source, tail=tail, condition=condition, constants={}, columns=columns)
 
 
@@ -96,7 +96,7 @@ def test_a_column_that_the_file_is_older_than_is_null(source: LocalSource) -> No
     (column, _) = found.columns["i"]
     older = replace(found, columns={"i": (column, None)})
     assert older.of_stripe(0) == {True}
-    assert outcomes(bind("i = 1", pa.schema({"i": pa.int32()})), {}) == {True, False, None}
+    assert find_outcomes(bind("i = 1", pa.schema({"i": pa.int32()})), {}) == {True, False, None}
 
 
 def test_an_index_with_less_entries_than_row_groups_leaves_nothing_out(source: LocalSource) -> None:

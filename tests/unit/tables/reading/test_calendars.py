@@ -7,23 +7,23 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.orc.format.tail import empty_tail
-from compactor.tables.reading.calendars import gregorian_dates, gregorian_days, gregorian_seconds, is_hybrid
+from compactor.tables.reading.calendars import is_hybrid, to_gregorian_dates, to_gregorian_days, to_gregorian_seconds
 from tests.support.acid_files import TYPES
 from tests.support.expected import _julian
 
 
 def test_every_julian_day_becomes_the_same_date() -> None:
     days = np.arange(-719_164, -141_427, 97)
-    for day, found in zip(days.tolist(), gregorian_days(days).tolist(), strict=True):
+    for day, found in zip(days.tolist(), to_gregorian_days(days).tolist(), strict=True):
         assert date.fromordinal(719_163 + found).isoformat() == _julian(day)
 
 
 def test_later_days_and_nulls_stay() -> None:
     dates = pa.array([-141_428, None, -141_427, 0], pa.int32()).cast(pa.date32())
-    assert gregorian_dates(dates).cast(pa.int32()).to_pylist() == [-141_438, None, -141_427, 0]
+    assert to_gregorian_dates(dates).cast(pa.int32()).to_pylist() == [-141_438, None, -141_427, 0]
     modern = pa.array([date(2026, 1, 1), None])
-    assert gregorian_dates(modern) is modern
-    assert gregorian_seconds(np.array([-141_428 * 86_400 + 5, 7])).tolist() == [-141_438 * 86_400 + 5, 7]
+    assert to_gregorian_dates(modern) is modern
+    assert to_gregorian_seconds(np.array([-141_428 * 86_400 + 5, 7])).tolist() == [-141_438 * 86_400 + 5, 7]
 
 
 def test_who_counts_in_the_julian_calendar() -> None:

@@ -15,11 +15,11 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.tables import Store, Table
 from compactor.tables.reading import task_reader
-from compactor.tables.reading.later_rows import NOTHING, later_rows
+from compactor.tables.reading.later_rows import NOTHING, keep_later_rows
 from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.worker.worker_options import Options
@@ -47,7 +47,7 @@ def now(site: Site) -> ValidWriteIdList:
 
 def planned(site: Site, earlier: ValidWriteIdList, end: ValidWriteIdList) -> ScanPlan:
     with transaction(site) as txn:
-        return later_rows(plan_scan(txn, named_table(site, "db.t"), Wanted()), earlier, end)
+        return keep_later_rows(plan_scan(txn, named_table(site, "db.t"), ScanRequest()), earlier, end)
 
 
 def rows(site: Site, earlier: ValidWriteIdList, end: ValidWriteIdList | None = None) -> list[int]:

@@ -18,9 +18,9 @@ from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS
 from compactor.site.site import Site
 from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.wanted import Wanted
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
@@ -112,7 +112,7 @@ def test_a_transaction_sees_one_snapshot_of_all_tables(store: Store, warehouse: 
 
 def planned(store: Store) -> ScanPlan:
     with transaction(store.site) as txn:
-        return plan_scan(txn, store.site.metastore.catalog.table("default", "t"), Wanted())
+        return plan_scan(txn, store.site.metastore.catalog.table("default", "t"), ScanRequest())
 
 
 def test_a_file_that_is_gone_ends_the_scan(store: Store) -> None:

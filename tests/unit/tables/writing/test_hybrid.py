@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.tables.reading.calendars import gregorian_days, hybrid_days
+from compactor.tables.reading.calendars import to_gregorian_days, to_hybrid_days
 from compactor.tables.schema import PARTS
 from compactor.tables.writing.hybrid import hybrid
 
@@ -15,8 +15,8 @@ FIRST, LAST_JULIAN, FIRST_GREGORIAN = -719_162, -141_438, -141_427  #: 0001-01-0
 
 def test_every_day_is_read_as_it_was_written() -> None:
     days = np.concatenate([np.arange(FIRST, LAST_JULIAN + 1), np.arange(FIRST_GREGORIAN, 100)])
-    assert gregorian_days(hybrid_days(days)).tolist() == days.tolist()
-    assert hybrid_days(np.array([FIRST, LAST_JULIAN])).tolist() == [-719_164, -141_428]
+    assert to_gregorian_days(to_hybrid_days(days)).tolist() == days.tolist()
+    assert to_hybrid_days(np.array([FIRST, LAST_JULIAN])).tolist() == [-719_164, -141_428]
 
 
 def test_early_days_at_any_depth_are_counted_in_the_julian_calendar() -> None:

@@ -15,8 +15,8 @@ from compactor.locking.lock_types import LockType
 from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.reading.task_reader import read_task
-from compactor.tables.reading.wanted import Wanted
 from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.store import named_table
 from compactor.tables.table import Table
@@ -41,7 +41,7 @@ def store(deployment: Site, warehouse: Path) -> Store:
 
 def found_rows(txn: Transaction, site: Site, name: str) -> list[pa.Table]:
     """Reads all rows with the files that hold them, as a reader of Spark does: a table for each file number."""
-    plan = plan_scan(txn, named_table(site, name), Wanted(row_ids=True, timestamps=IN_PARTS))
+    plan = plan_scan(txn, named_table(site, name), ScanRequest(row_ids=True, timestamps=IN_PARTS))
     found = []
     for task in plan.tasks:
         rows = pa.Table.from_batches(read_task(plan, task, site.storage), plan.schema)

@@ -1,4 +1,4 @@
-"""The arguments of a scan, and the columns that it needs."""
+"""The arguments of a scan, and the schema, columns and condition that follow from them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from compactor.tables.schema import IN_PARTS, NANOSECONDS, Selection, arrow_sche
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The arguments of ``Table.scan``; see there."""
+class ScanRequest:
+    """The arguments of ``Table.scan``, which documents them."""
 
     row_filter: str | None = None
     selected_fields: tuple[str, ...] | None = None
@@ -29,22 +29,23 @@ class Wanted:
         """Returns the schema of the rows.
 
         Raises:
-            NotFound, NotSupported, BadSetting: as ``arrow_schema`` and ``select`` do.
+            NotFound, NotSupported, BadSetting: as for ``arrow_schema`` and ``select``.
         """
         return arrow_schema(table, self.selection(table), row_ids=self.row_ids, timestamps=self.timestamps)
 
     def selection(self, table: Table) -> Selection:
+        """Returns the columns to return."""
         return select(table, self.selected_fields)
 
     def condition(self, table: Table) -> Condition | None:
-        """Returns what the filter asks of the columns of ``table``.
+        """Binds the filter to the columns of ``table``; None without a filter.
 
         Raises:
-            BadExpression: the filter's text is bad.
+            BadExpression: the filter does not follow the grammar.
         """
         if self.row_filter is None:
             return None
-        kinds = {column.name: _kind_of(column) for column in (*table.columns, *table.partition_keys)}
+        kinds = {column.name: _kind(column) for column in (*table.columns, *table.partition_keys)}
         times = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
         return bind(
             self.row_filter,
@@ -55,13 +56,13 @@ class Wanted:
 
 
 def comparable_schema(table: Table, timestamps: str) -> pa.Schema:
-    """Returns the schema of all columns that Arrow has types for."""
+    """Returns the schema of all columns that have an Arrow type; conditions may compare them."""
     names = [column.name for column in (*table.columns, *table.partition_keys) if _has_type(table, column)]
     return arrow_schema(table, select(table, names), timestamps=timestamps)
 
 
-def places_of(table: Table, names: Sequence[str]) -> tuple[int, ...]:
-    """Returns the positions in the row of the columns with these names; partition columns have none."""
+def find_places(table: Table, names: Sequence[str]) -> tuple[int, ...]:
+    """Returns the positions of the columns with these names; partition columns have none."""
     return tuple(place for place, column in enumerate(table.columns) if column.name in names)
 
 
@@ -73,5 +74,5 @@ def _has_type(table: Table, column: Column) -> bool:
     return True
 
 
-def _kind_of(column: Column) -> TypeKind:
+def _kind(column: Column) -> TypeKind:
     return parse_hive_type(column.type)[0].kind
