@@ -117,17 +117,17 @@ class _Flights:
     def _apply(self, txn: Transaction, change: Change) -> None:
         entity = Entity(database=DATABASE, table=FLIGHTS, partition=partition(change.month))
         if change.kind is ChangeKind.LOAD:
-            statement = txn.statement(entity, WriteOperation.INSERT)
+            statement = txn.begin_statement(entity, WriteOperation.INSERT)
             _insert(statement, self._days[change.month, change.day])
             if change.commits:
                 self._loaded[change.month, change.day] = statement
             return
         old = self._known(change)
         old = old.filter(flights.affected(change, old))
-        _delete(txn.statement(entity, WriteOperation.DELETE), old)
+        _delete(txn.begin_statement(entity, WriteOperation.DELETE), old)
         if change.kind is ChangeKind.CORRECT:
             new = flights.corrected(old.drop_columns(list(ROW_ID_COLUMNS)))
-            _insert(txn.statement(entity, WriteOperation.INSERT), new)
+            _insert(txn.begin_statement(entity, WriteOperation.INSERT), new)
 
     def _known(self, change: Change) -> pa.Table:
         """Returns the day's rows with the ROW__IDs from its load; no day is changed twice in this demo."""

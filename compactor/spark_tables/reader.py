@@ -134,11 +134,11 @@ def read_tasks(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.Reco
 
 def _with_exact_timestamps(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Returns rows as Spark sees them, with their exact timestamps in an additional column."""
-    from compactor.tables.writing.encodable import encodable
+    from compactor.tables.writing.encodable import to_encodable
 
     kind = schema.field(EXACT).type
     exact = pa.StructArray.from_arrays([rows.column(field.name) for field in kind], fields=list(kind))
-    arrays = [encodable(rows.column(field.name), field.type) for field in schema if field.name != EXACT]
+    arrays = [to_encodable(rows.column(field.name), field.type) for field in schema if field.name != EXACT]
     return pa.RecordBatch.from_arrays([*arrays, exact], schema=schema)
 
 

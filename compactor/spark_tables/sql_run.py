@@ -50,7 +50,7 @@ from compactor.tables.sql.run_changes import columns_of_values
 from compactor.tables.sql.run_creations import answer_if_there, must_be_there_once
 from compactor.tables.sql.run_statements import HANDLERS, check_text
 from compactor.tables.sql.sql_session import Session
-from compactor.tables.writing.inserts import TARGET, values_of
+from compactor.tables.writing.inserts import TARGET, values_column
 from compactor.tables.writing.row_change import Kind
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ class _Script:
         union: DataFrame | None = None
         for number, (insert, target) in enumerate(zip(action.inserts, targets, strict=True)):
             rows = _name_columns(target, insert.into, self._query(insert.query, within, before, **source))
-            numbered = rows.select(lit(number).alias(TARGET), struct("*").alias(values_of(number)))
+            numbered = rows.select(lit(number).alias(TARGET), struct("*").alias(values_column(number)))
             union = numbered if union is None else union.unionByName(numbered, allowMissingColumns=True)
         assert union is not None
         return union

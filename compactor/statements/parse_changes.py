@@ -131,8 +131,8 @@ def _clause(reader: TokenReader, alias: str) -> WhenMatched | WhenNotMatched:
         return WhenMatched(condition=condition)
     if not reader.take("update", "set"):
         raise reader.bad("UPDATE SET or DELETE is expected")
-    names, values = _assignments(reader, alias, "when")
-    return WhenMatched(condition=condition, columns=names, values=tuple(map(_span, values)))
+    names, expressions = _assignments(reader, alias, "when")
+    return WhenMatched(condition=condition, columns=names, values=tuple(map(_span, expressions)))
 
 
 def _values(reader: TokenReader) -> list[Span]:

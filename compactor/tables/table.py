@@ -19,10 +19,10 @@ from compactor.tables.schema import NANOSECONDS, arrow_schema
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_loaded
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.append import How, RowSource, append, must_be_writable, overwrite
+from compactor.tables.writing.append import RowSource, WriteOptions, append, must_be_writable, overwrite
 from compactor.tables.writing.changes import delete, update
 from compactor.tables.writing.mutation import Mutation
-from compactor.tables.writing.stream import Stream, streaming
+from compactor.tables.writing.stream import Stream, open_stream
 from compactor.tables.writing.upsert import Upserted, upsert
 
 
@@ -117,7 +117,7 @@ class Table:
             TransactionAborted: the transaction timed out.
         """
         with self._writing() as txn:
-            return append(txn, self._table, rows, How(partition=partition, time_zone=time_zone))
+            return append(txn, self._table, rows, WriteOptions(partition=partition, time_zone=time_zone))
 
     def overwrite(
         self, rows: RowSource, *, partition: Mapping[str, object] | None = None, time_zone: str | None = None
@@ -133,7 +133,7 @@ class Table:
             WriteConflict: another transaction updated or deleted in the same place and committed first.
         """
         with self._writing() as txn:
-            return overwrite(txn, self._table, rows, How(partition=partition, time_zone=time_zone))
+            return overwrite(txn, self._table, rows, WriteOptions(partition=partition, time_zone=time_zone))
 
     @contextmanager
     def stream(
@@ -158,7 +158,7 @@ class Table:
             raise Refused(
                 f"{self.name}: a stream has its own transactions; load the table from the store, not from a transaction"
             )
-        with streaming(self._site, self._table, How(partition=partition, time_zone=time_zone)) as stream:
+        with open_stream(self._site, self._table, WriteOptions(partition=partition, time_zone=time_zone)) as stream:
             yield stream
 
     def delete(self, where: str | None = None) -> int:
@@ -200,7 +200,7 @@ class Table:
             WriteConflict: another transaction wrote into the table while this one waited for its lock.
         """
         with self._writing() as txn:
-            return upsert(txn, self._table, rows, _names(join_cols), How(time_zone=time_zone))
+            return upsert(txn, self._table, rows, _names(join_cols), WriteOptions(time_zone=time_zone))
 
     @contextmanager
     def mutate(self, key: Sequence[str] | None = None, *, time_zone: str | None = None) -> Iterator[Mutation]:
@@ -231,7 +231,9 @@ class Table:
             )
         with tempfile.TemporaryDirectory(prefix="compactor-mutation-") as scratch:
             must_be_writable(self._site, self._table)
-            mutation = Mutation(self._table, None if key is None else _names(key), How(time_zone=time_zone), scratch)
+            mutation = Mutation(
+                self._table, None if key is None else _names(key), WriteOptions(time_zone=time_zone), scratch
+            )
             yield mutation
             with self._writing() as txn:
                 mutation.finish(txn)

@@ -20,7 +20,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """How to convert column ``column`` of ``types``, called ``name``, to the Arrow type ``kind``.
+    """A column ``column`` of ``types``, called ``name``, and the Arrow type ``kind`` that it gets.
 
     ``is_hybrid`` says that the file counts early days in the Julian calendar.
     """

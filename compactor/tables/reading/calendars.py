@@ -21,6 +21,7 @@ def is_hybrid(tail: Tail) -> bool:
     They are if the file says so, or if it says nothing and Java wrote it. Trino says nothing, but counts in the proleptic
     Gregorian calendar, as Arrow does.
     """
+    return not tail.is_proleptic and (tail.calendar != 0 or tail.writer == _JAVA)
 
 
 def to_gregorian_dates(array: Array) -> Array:

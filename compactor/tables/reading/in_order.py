@@ -23,8 +23,8 @@ def in_order(jobs: Iterable[Job[T]], threads: int) -> Iterator[T]:
     caller stops, each job ends after its current result.
     """
     if threads <= 1:
-        for job in jobs:
-            yield from job()
+        for only_job in jobs:
+            yield from only_job()
         return
     stop = threading.Event()
     running: deque[_Running[T]] = deque()

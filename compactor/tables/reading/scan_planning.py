@@ -118,7 +118,7 @@ class _Part:
     """A partition and the values of its columns, or a whole table."""
 
     partition: Partition | None = None
-    parse_constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
     @property
     def name(self) -> str | None:

@@ -13,7 +13,7 @@ from compactor.locking.accesses import Spec
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Column, Partition, Table
 from compactor.tables.schema import column_type
-from compactor.tables.writing.append import How, static_partition
+from compactor.tables.writing.append import WriteOptions, find_static_partition
 from compactor.tables.writing.conform import Door
 
 
@@ -44,7 +44,7 @@ def partition_name(table: Table, spec: Spec) -> str:
         Refused: ``spec`` leaves out a key, or the table is not partitioned.
     """
     values = key_values(table, spec)
-    name = static_partition(table, How(partition=values)) if table.is_partitioned else None
+    name = find_static_partition(table, WriteOptions(partition=values)) if table.is_partitioned else None
     if name is None:
         keys = ", ".join(key.name for key in table.partition_keys)
         raise Refused(

@@ -14,7 +14,7 @@ from compactor.tables.schema import column_type
 from compactor.tables.sql.answer import Answer, build_result, format_count
 from compactor.tables.sql.named_partitions import key_values
 from compactor.tables.sql.sql_session import Session
-from compactor.tables.writing.literals import literal_arrays
+from compactor.tables.writing.literals import build_literal_arrays
 
 
 def insert(session: Session, statement: Statement, action: parsed_actions.Insert) -> Answer:
@@ -106,7 +106,7 @@ def _rows(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[parse
         names = ", ".join(column.name for column in columns)
         raise NotConforming(f"{table}: a row has {actual} values; expected {expected}, for {names}")
     arrays = [
-        literal_arrays([row[place] for row in rows], column_type(table, column), f"{table}: column {column.name}")
+        build_literal_arrays([row[place] for row in rows], column_type(table, column), f"{table}: column {column.name}")
         for place, column in enumerate(columns)
     ]
     return pa.table(arrays, names=[column.name for column in columns])

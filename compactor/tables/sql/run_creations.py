@@ -16,7 +16,7 @@ from compactor.tables.schema import IN_PARTS
 from compactor.tables.sql.answer import Answer, build_result, format_count
 from compactor.tables.sql.sql_session import Session
 from compactor.tables.table import Table
-from compactor.tables.writing.append import How, append
+from compactor.tables.writing.append import WriteOptions, append
 
 
 def create_as(session: Session, statement: Statement, action: parsed_actions.CreateTableAs) -> Answer:
@@ -37,7 +37,7 @@ def create_as(session: Session, statement: Statement, action: parsed_actions.Cre
         table = create_with_commit(
             txn, action.table.database or session.database, action.table.table, definition, statement
         )
-        count = append(txn, table, _rows(Table(session.site, source, txn), action.select), How())
+        count = append(txn, table, _rows(Table(session.site, source, txn), action.select), WriteOptions())
     message = f"table {table} is created at {table.location}, with {format_count(count)}"
     return build_result(statement.name, message, table=str(table), created=True, rows=count)
 

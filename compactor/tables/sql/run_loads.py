@@ -9,7 +9,7 @@ from compactor.tables.sql.answer import Answer, build_result, format_count
 from compactor.tables.sql.named_partitions import key_values
 from compactor.tables.sql.sql_session import Session
 from compactor.tables.writing.append import must_be_writable
-from compactor.tables.writing.loading import local_files, must_have_its_columns, rows_of
+from compactor.tables.writing.loading import list_local_files, must_have_table_columns, read_rows
 
 
 def load(session: Session, statement: Statement, action: parsed_actions.Load) -> Answer:
@@ -30,10 +30,10 @@ def load(session: Session, statement: Statement, action: parsed_actions.Load) ->
         raise NotSupported(
             f"{stored}: the files of LOAD DATA have no partition columns; give the value of {missing[0]} in PARTITION (…)"
         )
-    folder, files = local_files(session.site, action.path)
-    must_have_its_columns(session.site, stored, folder, files)
+    folder, files = list_local_files(session.site, action.path)
+    must_have_table_columns(session.site, stored, folder, files)
     table = session.open_table(stored)
     write = table.overwrite if action.overwrite else table.append
-    count = write(rows_of(session.site, stored, folder, files), partition=static or None)
+    count = write(read_rows(session.site, stored, folder, files), partition=static or None)
     message = f"{stored}: {format_count(count)} loaded from {len(files)} files"
     return build_result(statement.name, message, table=str(stored), rows=count, files=[file.path for file in files])

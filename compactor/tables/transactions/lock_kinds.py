@@ -1,4 +1,4 @@
-"""Which locks the statements of a program take; they depend on the Hive release of the metastore's schema."""
+"""The locks that statements of a program take; they depend on the Hive release of the metastore's schema."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Statements that change tables: rows conformed, put into buckets and partitions, and written as Hive writes them."""
+"""Statements that change tables: rows are fitted, divided into partitions and buckets, and written like Hive's."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows appended to a table, or put in place of what a table or its partitions hold, as one statement of a transaction."""
+"""Appends rows to a table, or replaces the rows of a table or its partitions, as one statement of a transaction."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from compactor.tables.reading.scan_planning import must_be_readable
 from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.conform import Door
-from compactor.tables.writing.divided import divided, together
+from compactor.tables.writing.divided import divide_rows, join_batches
 from compactor.tables.writing.insert_files import WaitingRows, write_inserts
-from compactor.tables.writing.partition_values import partition_of_values
+from compactor.tables.writing.partition_values import name_partition
 
 _MOST = "hive.exec.max.dynamic.partitions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """The arguments of a statement beside its rows; see ``Table.append``."""
+class WriteOptions:
+    """The arguments of a statement besides its rows; see ``Table.append``."""
 
     time_zone: str | None = None
     partition: Mapping[str, object] | None = None
 
 
 class Streamed(Protocol):
-    """Data in Arrow's C stream interface, as data frames of pandas and polars and relations of DuckDB are."""
+    """Data with Arrow's C stream interface, such as data frames of pandas and polars and relations of DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -48,79 +48,78 @@ Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Streamed
 RowSource: TypeAlias = Rows | Scan  #: a scan is read in the transaction that writes its rows
 
 
-def append(txn: Transaction, table: Table, rows: RowSource, how: How) -> int:
-    """Appends rows to ``table`` and returns how many they are.
+def append(txn: Transaction, table: Table, rows: RowSource, options: WriteOptions) -> int:
+    """Appends rows to ``table`` and returns their number.
 
     Args:
-        rows: their columns are matched by name; partition columns that ``how`` does not give are among them. A scan is read
-            in ``txn``, once the table is locked.
+        rows: their columns are matched by name and include the partition columns that ``options`` does not give. A scan is
+            read in ``txn``, once the table is locked.
 
     Raises:
-        NotConforming: a column or value is not the table's.
-        NotSupported: the table, a column's type or a partition is not written here.
-        Refused: rows belong to too many partitions, or to one that cannot be added.
+        NotConforming: a column or value does not fit the table.
+        NotSupported: we do not write such a table, column or partition.
+        Refused: rows belong to too many partitions, or to a partition that cannot be added.
         LockNotGranted: somebody holds a conflicting lock.
         TransactionAborted: the transaction timed out.
     """
-    parts = conformed(table, read_within(txn, rows), how)
-    return write(txn, table, parts, WriteOperation.INSERT, static_partition(table, how))
+    parts = conform_rows(table, read_within(txn, rows), options)
+    return write(txn, table, parts, WriteOperation.INSERT, find_static_partition(table, options))
 
 
-def overwrite(txn: Transaction, table: Table, rows: RowSource, how: How) -> int:
-    """Puts rows in place of all that ``table`` or the partition of ``how`` holds; in a partitioned table without that, of
-    what the partitions among the rows hold.
+def overwrite(txn: Transaction, table: Table, rows: RowSource, options: WriteOptions) -> int:
+    """Replaces all rows of ``table``, or of the partition of ``options``, or of the partitions among ``rows``.
 
-    Returns how many they are. Raises as ``append`` does, and WriteConflict if the transaction has looked at ``table`` and
-    does not see all rows that would be replaced.
+    Returns the number of new rows. Raises the errors of ``append``, and WriteConflict if the transaction has read ``table``
+    and does not see all rows that would be replaced.
     """
     must_be_readable(table)
-    partition = static_partition(table, how)
+    partition = find_static_partition(table, options)
     txn.lock_for_overwriting(table, partition)
-    return write(txn, table, conformed(table, read_within(txn, rows), how), WriteOperation.UPDATE, partition)
+    return write(txn, table, conform_rows(table, read_within(txn, rows), options), WriteOperation.UPDATE, partition)
 
 
 def read_within(txn: Transaction, rows: RowSource) -> RowSource:
-    """Returns rows of which a scan is read in ``txn``, as late as its first row is needed (PROTOCOL 14.27)."""
+    """Returns rows; a scan will be read in ``txn``, when its first row is needed (PROTOCOL 14.27)."""
     return rows.within(txn) if isinstance(rows, Scan) else rows
 
 
-def conformed(table: Table, rows: RowSource, how: How) -> Iterator[pa.Table]:
-    """Yields rows in the table's columns, partition columns last, in parts of bounded size where they come as a stream."""
+def conform_rows(table: Table, rows: RowSource, options: WriteOptions) -> Iterator[pa.Table]:
+    """Yields rows fitted to the table's columns, partition columns last; rows of a stream in parts of bounded size."""
     columns = tuple((column.name, column.type) for column in (*table.columns, *table.partition_keys))
-    door = Door(table=str(table), columns=columns, time_zone=how.time_zone)
-    given = _given(table, how)
-    yield from (door.conform(_with_columns(part, given)) for part in parts_of(table, rows))
+    door = Door(table=str(table), columns=columns, time_zone=options.time_zone)
+    keys = _partition_values(table, options)
+    yield from (door.conform(_with_columns(part, keys)) for part in split_rows(table, rows))
 
 
-def static_partition(table: Table, how: How) -> str | None:
-    """Returns the name of the partition that ``how`` gives all columns of; None if it does not.
+def find_static_partition(table: Table, options: WriteOptions) -> str | None:
+    """Returns the name of the partition if ``options`` has the values of all partition columns, otherwise None.
 
     Raises:
-        NotFound: it gives a column that is no partition column.
-        NotConforming: a value is not of its column's type.
+        NotFound: it has a column that is not a partition column.
+        NotConforming: a value does not fit its column's type.
     """
-    given = _given(table, how)
-    if not given or len(given) < len(table.partition_keys):
+    values = _partition_values(table, options)
+    if not values or len(values) < len(table.partition_keys):
         return None
     keys = tuple((key.name, key.type) for key in table.partition_keys)
-    rows = pa.table(given)
-    return partition_of_values(table, Door(table=str(table), columns=keys, time_zone=how.time_zone).conform(rows))
+    rows = pa.table(values)
+    return name_partition(table, Door(table=str(table), columns=keys, time_zone=options.time_zone).conform(rows))
 
 
-def _given(table: Table, how: How) -> Mapping[str, pa.Array]:
-    """Returns the values of partition columns, each as an array of one."""
-    given = {name.lower(): value for name, value in (how.partition or {}).items()}
+def _partition_values(table: Table, options: WriteOptions) -> Mapping[str, pa.Array]:
+    """Returns the values of partition columns, each as an array of one value."""
+    values = {name.lower(): value for name, value in (options.partition or {}).items()}
     keys = [key.name.lower() for key in table.partition_keys]
-    if unknown := sorted(set(given).difference(keys)):
+    if unknown := sorted(set(values).difference(keys)):
         raise NotFound(f"{table} has no partition column {unknown[0]!r}; it has {', '.join(keys) or 'none'}")
     try:
-        return {name: pa.array([value]) for name, value in given.items()}
+        return {name: pa.array([value]) for name, value in values.items()}
     except (pa.ArrowException, UnicodeEncodeError, OverflowError) as error:
-        raise NotConforming(f"{table}: partition={dict(given)}: {error}") from error
+        raise NotConforming(f"{table}: partition={dict(values)}: {error}") from error
 
 
-def _with_columns(rows: pa.Table, given: Mapping[str, pa.Array]) -> pa.Table:
-    for name, value in given.items():
+def _with_columns(rows: pa.Table, values: Mapping[str, pa.Array]) -> pa.Table:
+    for name, value in values.items():
         rows = rows.append_column(name, pa.repeat(value[0], rows.num_rows) if rows.num_rows else pa.nulls(0))
     return rows
 
@@ -128,10 +127,10 @@ def _with_columns(rows: pa.Table, given: Mapping[str, pa.Array]) -> pa.Table:
 def write(
     txn: Transaction, table: Table, parts: Iterable[pa.Table], operation: WriteOperation, partition: str | None = None
 ) -> int:
-    """Writes conformed rows as one statement; see ``append``.
+    """Writes fitted rows as one statement; see ``append``.
 
     Args:
-        partition: to which all rows belong, if that is known.
+        partition: the partition of all rows, if it is known.
     """
     must_be_writable(txn.site, table)
     is_known = not table.is_partitioned or (partition is not None and _exists(txn, table, partition))
@@ -141,12 +140,12 @@ def write(
     else:
         statement = txn.begin_dynamic_statement(table, operation, partition)
     with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
-        waiting = divided(table, parts, scratch)
+        waiting = divide_rows(table, parts, scratch)
         is_single = is_known or partition is not None
         if is_single and not waiting and operation is WriteOperation.UPDATE:
-            waiting = {partition or "": {0: WaitingRows()}}  # whatever was there is gone
+            waiting = {partition or "": {0: WaitingRows()}}  # an empty base replaces the old rows
         stage_rows(txn, statement, waiting, {partition or "": statement.location} if is_known else None)
-    return sum(one.rows for of_number in waiting.values() for one in of_number.values())
+    return sum(file.rows for files in waiting.values() for file in files.values())
 
 
 def stage_rows(
@@ -159,38 +158,38 @@ def stage_rows(
     """Stages the rows of a statement, by partition and file number; returns the locations of the partitions.
 
     Args:
-        locations: by partition; None where the statement's component is provisional and its partitions are to be recorded.
-        known: locations that are checked already, which nobody can have dropped since.
+        locations: by partition; None if the statement's component is provisional, so that its partitions must be recorded.
+        known: locations that were checked already and that nobody can have dropped since.
     """
     if locations is None:
         known = known or {}
-        locations = locations_of(txn, statement, waiting, known)
+        locations = find_locations(txn, statement, waiting, known)
         txn.check_partitions(statement.table, locations.keys() - known.keys())
         txn.record_partitions(statement, locations)
-    for name, of_number in waiting.items():
-        _write(txn, statement, locations[name], of_number)
+    for name, files in waiting.items():
+        _write(txn, statement, locations[name], files)
     return locations
 
 
 def must_be_writable(site: Site, table: Table) -> None:
-    """Refuses tables that are not written here.
+    """Refuses tables that we do not write.
 
     Raises:
-        NotSupported: it is one.
+        NotSupported: the table is one of them.
     """
     must_be_readable(table)
     if table.sort_columns:
-        raise NotSupported(f"{table}: is sorted, and what is written here would not keep its order")
+        raise NotSupported(f"{table}: the table is sorted, and we would not keep its order")
     compression = OutputClass.of_table(table.parameters).compression
     if not is_hive_4(site) and (reason := refused_by_orc_1_5(compression)):
         raise NotSupported(f"{table}: {reason}; change the property of the table")
 
 
-def parts_of(table: Table, rows: RowSource) -> Iterator[pa.Table]:
-    """Yields rows as they are given, in parts of bounded size where they come as a stream.
+def split_rows(table: Table, rows: RowSource) -> Iterator[pa.Table]:
+    """Yields rows unchanged; rows of a stream come in parts of bounded size.
 
     Raises:
-        NotConforming: they are of another kind than ``Rows``.
+        NotConforming: they are not of a kind in ``Rows``.
     """
     if isinstance(rows, pa.RecordBatch):
         yield pa.Table.from_batches([rows])
@@ -198,19 +197,19 @@ def parts_of(table: Table, rows: RowSource) -> Iterator[pa.Table]:
         yield rows
     elif isinstance(rows, Scan) and rows.is_within_a_transaction:
         yield from _parts_of_stream(rows.to_arrow_batch_reader())
-    elif isinstance(rows, pa.RecordBatchReader):  # not through the C interface, which makes errors texts
+    elif isinstance(rows, pa.RecordBatchReader):  # the C interface would turn exceptions into texts
         yield from _parts_of_stream(rows)
     elif hasattr(rows, "__arrow_c_stream__"):
         yield from _parts_of_stream(pa.RecordBatchReader.from_stream(rows))
     else:
         raise NotConforming(
-            f"{table}: rows are given as {type(rows).__name__}; wanted: a table, batch or reader of pyarrow, or a data frame"
+            f"{table}: rows are given as {type(rows).__name__}; expected: a pyarrow table, batch or reader, or a data frame"
         )
 
 
 def _parts_of_stream(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """Yields one part without rows for a reader without batches: its columns are looked at as any others are."""
-    parts = together(reader)
+    """Yields the parts of a stream; an empty stream has one part without rows, so that its columns are still checked."""
+    parts = join_batches(reader)
     yield next(parts, reader.schema.empty_table())
     yield from parts
 
@@ -219,33 +218,33 @@ def _exists(txn: Transaction, table: Table, partition: str) -> bool:
     return bool(txn.site.metastore.catalog.partitions(table, [partition]))
 
 
-def locations_of(
+def find_locations(
     txn: Transaction, statement: WriteStatement, names: Collection[str], known: Mapping[str, str] = MappingProxyType({})
 ) -> Mapping[str, str]:
-    """Returns the directory of each partition; those that do not exist are added, in the order of their names.
+    """Returns the directory of each partition; adds partitions that do not exist, in the order of their names.
 
     Args:
-        known: the directories of some that exist.
+        known: directories of existing partitions.
 
     Raises:
-        Refused: they are more than hive.exec.max.dynamic.partitions, or one of them cannot be added.
+        Refused: there are more than hive.exec.max.dynamic.partitions, or a partition cannot be added.
     """
     site, table = txn.site, statement.table
     most = site.settings.integer(_MOST)
     if len(names) > most:
         raise Refused(
-            f"{table}: the rows belong to {len(names)} partitions, {_MOST} is {most}; write them in several statements, or "
-            "raise it if they are meant"
+            f"{table}: the rows belong to {len(names)} partitions, but {_MOST} is {most}; write them in several statements, "
+            "or raise it if this is intended"
         )
-    asked = sorted(name for name in names if name not in known)
-    there = {part.name: part for part in txn.partitions(table, asked)} if asked else {}
-    found = {name: there.get(name) or txn.add_partition(table, name, statement.write_id) for name in asked}
-    of_asked = {name: path_of(site.storage, table, part) for name, part in found.items()}
-    return {name: known[name] for name in names if name in known} | of_asked
+    unknown = sorted(name for name in names if name not in known)
+    existing = {part.name: part for part in txn.partitions(table, unknown)} if unknown else {}
+    partitions = {name: existing.get(name) or txn.add_partition(table, name, statement.write_id) for name in unknown}
+    locations = {name: path_of(site.storage, table, part) for name, part in partitions.items()}
+    return {name: known[name] for name in names if name in known} | locations
 
 
-def _write(txn: Transaction, statement: WriteStatement, location: str, of_number: Mapping[int, WaitingRows]) -> None:
-    """Stages one directory: a base if it overwrites, else a delta."""
+def _write(txn: Transaction, statement: WriteStatement, location: str, files: Mapping[int, WaitingRows]) -> None:
+    """Stages one directory: a base if the statement overwrites, otherwise a delta."""
     write_id, storage = statement.write_id, txn.site.storage
     acid: Base | Delta = Base(write_id=write_id)
     if statement.operation is WriteOperation.INSERT:
@@ -265,6 +264,6 @@ def _write(txn: Transaction, statement: WriteStatement, location: str, of_number
                 first_row=txn.pending.next_row(location, number),
                 calendar=JULIAN if is_hive_4(txn.site) else 0,
             )
-            for number, waiting in sorted(of_number.items())
+            for number, waiting in sorted(files.items())
         ]
         txn.pending.accept(location, acid, outputs, home)

@@ -1,9 +1,9 @@
-"""Hive's hash of a value, by which a bucketed table's rows are divided into files.
+"""Computes Hive's hash of a value, by which the rows of a bucketed table are divided into files.
 
-Version 1 is Java's hash of each value (``ObjectInspectorUtils.getBucketHashCodeOld``), version 2 is Murmur 3 over its bytes
+Version 1 is Java's hash of each value (``ObjectInspectorUtils.getBucketHashCodeOld``). Version 2 is Murmur 3 over its bytes
 (``ObjectInspectorUtils.getBucketHashCode``), with the sign extension of the last one to three bytes that Hive's
-``Murmur3.hash32`` has. A wrong hash loses rows silently, since readers leave out whole files: each type is proved by
-values that a live Hive hashed (``tests/golden/bucket_hashes.json``), and any other type is refused.
+``Murmur3.hash32`` has. A wrong hash silently loses rows, because readers skip whole files. So each type is proved by values
+that a live Hive hashed (``tests/golden/bucket_hashes.json``), and any other type is refused.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def bucket_numbers(columns: Sequence[pa.Array], types: Sequence[str], count: int
     """Returns the bucket of each row, 0 to ``count - 1``.
 
     Args:
-        columns: the table's bucketing columns in their order, in the Arrow types of their Hive types.
+        columns: the table's bucketing columns in order, in the Arrow types of their Hive types.
         types: their Hive types, such as ``varchar(10)``.
         count: the number of buckets.
-        version: the table's ``bucketing_version``; 1 where the property is absent.
+        version: the table's ``bucketing_version``; 1 if the property is absent.
 
     Raises:
         NotSupported: a column has a type, or a value, whose hash is not proved.
@@ -47,7 +47,7 @@ def bucket_numbers(columns: Sequence[pa.Array], types: Sequence[str], count: int
 
 
 def bucket_hashes(columns: Sequence[pa.Array], types: Sequence[str], *, version: int) -> Hashes:
-    """Returns the hash of each row, as an unsigned number of 32 bits; that of a NULL is 0.
+    """Returns the hash of each row, as an unsigned 32-bit number; the hash of NULL is 0.
 
     Raises:
         NotSupported: a column has a type, or a value, whose hash is not proved.
@@ -62,38 +62,38 @@ def bucket_hashes(columns: Sequence[pa.Array], types: Sequence[str], *, version:
 
 
 def _function(type_: str, version: int) -> _Hash:
-    found = _FUNCTIONS[version].get(type_.partition("(")[0].strip().lower())
-    if found is None:
+    function = _FUNCTIONS[version].get(type_.partition("(")[0].strip().lower())
+    if function is None:
         raise NotSupported(
             f"rows cannot be divided into buckets by a column of type {type_} with bucketing_version {version}: Hive's hash "
-            f"of it is not proved here; supported are {', '.join(_FUNCTIONS[version])}"
+            f"of it is not proved; supported are {', '.join(_FUNCTIONS[version])}"
         )
-    return found
+    return function
 
 
 def _raw(array: pa.Array, dtype: npt.DTypeLike) -> Numbers:
-    """Returns the values of an array of fixed width, 0 for NULL."""
+    """Returns the values of an array of fixed width, with 0 for NULL."""
     values: Numbers = array.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype)
     return values
 
 
-def _folded(wide: Numbers) -> Hashes:
-    """Returns Java's hash of longs: one half over the other."""
+def _fold(wide: Numbers) -> Hashes:
+    """Returns Java's hash of longs: the exclusive or of both halves."""
     bits = wide.view(np.uint64)
     return ((bits >> np.uint64(32)) ^ bits).astype(np.uint32)
 
 
 def _bits(array: pa.Array, dtype: npt.DTypeLike) -> Numbers:
-    """Returns the bits of floating-point values, each NaN being the one that Java has."""
+    """Returns the bits of floating-point values, with Java's NaN for every NaN."""
     values = _raw(array, dtype)
     values = np.where(np.isnan(values), np.array(np.nan, dtype=dtype), values)
     return values.view(np.int64 if dtype is np.float64 else np.int32)
 
 
 def _floating_2(array: pa.Array, dtype: npt.DTypeLike, whole: npt.DTypeLike) -> Hashes:
-    """Returns Murmur's hashes: Hive takes a value's bits for a number, and hashes the bits of that number as a float.
+    """Returns Murmur hashes. Hive takes a value's bits for a number, and hashes the bits of that number as a float.
 
-    Of minus zero, Hive's function and the file that Hive puts it into differ [seen].
+    For -0.0, Hive's function and the file into which Hive puts the row disagree [seen].
     """
     bits = _bits(array, dtype)
     if np.any(bits == np.iinfo(whole).min):
@@ -129,7 +129,7 @@ def _instants(array: pa.Array) -> tuple[Numbers, Numbers]:
 
 def _timestamp_1(array: pa.Array) -> Hashes:
     seconds, nanos = _instants(array)
-    return _folded((seconds << 30) | nanos)
+    return _fold((seconds << 30) | nanos)
 
 
 def _timestamp_2(array: pa.Array) -> Hashes:
@@ -139,8 +139,8 @@ def _timestamp_2(array: pa.Array) -> Hashes:
 def _timestamp_bytes(seconds: int, nanos: int) -> bytes:
     """Returns a timestamp as Hive's ``TimestampWritableV2`` stores it.
 
-    The lower 31 bits of the seconds; then, if there are any, the nine digits of the nanoseconds in reversed order without
-    leading zeros, and the upper bits of the seconds, whose presence a negative number before them tells.
+    It begins with the lower 31 bits of the seconds. If more follows, the nine digits of the nanoseconds come next, reversed
+    and without leading zeros, and then the upper bits of the seconds; a negative number before tells that they are there.
     """
     upper = seconds >> 31
     reversed_nanos = int(f"{nanos:09d}"[::-1])
@@ -167,7 +167,7 @@ def _decimal_1(array: pa.Array) -> Hashes:
 
 
 def _decimal_2(array: pa.Array) -> Hashes:
-    """Returns the hashes of the unscaled values alone, as ``BigInteger.toByteArray`` has them: 1 and 0.1 have the same."""
+    """Returns hashes of the unscaled values only, as ``BigInteger.toByteArray`` has them: 1 and 0.1 have the same."""
     return _murmur_each(
         unscaled.to_bytes((unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1, signed=True)
         for unscaled, _ in _decimals(array)
@@ -175,7 +175,7 @@ def _decimal_2(array: pa.Array) -> Hashes:
 
 
 def _decimals(array: pa.Array) -> Iterator[tuple[int, int]]:
-    """Yields unscaled values and scales without trailing zeros behind the point, 0 for NULL."""
+    """Yields unscaled values and scales without trailing zeros after the point; 0 for NULL."""
     for value in array.to_pylist():
         sign, digits, exponent = (value or Decimal(0)).as_tuple()
         unscaled, scale = int("".join(map(str, digits))), -int(exponent)
@@ -185,7 +185,7 @@ def _decimals(array: pa.Array) -> Iterator[tuple[int, int]]:
 
 
 def _hash_of_integer(number: int) -> int:
-    """Returns the hash of Java's ``BigInteger``: its words of 32 bits, the highest first, times its sign."""
+    """Returns the hash of Java's ``BigInteger``: of its 32-bit words, the highest first, times its sign."""
     magnitude, total = abs(number), 0
     for at in reversed(range(0, magnitude.bit_length(), 32)):
         total = 31 * total + ((magnitude >> at) & 0xFFFFFFFF)
@@ -201,7 +201,7 @@ def _murmur_each(values: Iterable[bytes]) -> Hashes:
 
 
 def _bytes(array: pa.Array) -> tuple[Numbers, Numbers, Numbers]:
-    """Returns all bytes of texts, as Java's signed ones, where each text begins, and how long it is."""
+    """Returns all bytes of texts, signed as in Java, where each text begins, and its length."""
     binary = array.fill_null(b"" if pa.types.is_binary(array.type) else "").cast(pa.large_binary())
     offsets = np.frombuffer(binary.buffers()[1], dtype=np.int64)[binary.offset : binary.offset + len(binary) + 1]
     data = np.frombuffer(binary.buffers()[2] or b"", dtype=np.int8)
@@ -209,7 +209,7 @@ def _bytes(array: pa.Array) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def _polynomial(array: pa.Array, first: int) -> Hashes:
-    """Returns Java's hash of bytes: 31 times the hash of what is before, plus the byte."""
+    """Returns Java's hash of bytes: 31 times the hash of the bytes before, plus the byte."""
     data, starts, lengths = _bytes(array)
     hashes = np.full(len(starts), first, dtype=np.uint32)
     for at in range(int(lengths.max(initial=0))):
@@ -218,20 +218,20 @@ def _polynomial(array: pa.Array, first: int) -> Hashes:
     return hashes
 
 
-def _stripped(array: pa.Array) -> pa.Array:
-    """Returns texts of type ``char`` without the blanks that fill them."""
+def _strip(array: pa.Array) -> pa.Array:
+    """Returns texts of type ``char`` without trailing blanks."""
     return pc.utf8_rtrim(array, " ")
 
 
-def _rotated(values: Hashes, by: int) -> Hashes:
+def _rotate(values: Hashes, by: int) -> Hashes:
     return (values << np.uint32(by)) | (values >> np.uint32(32 - by))
 
 
-def _mixed(hashes: Hashes, block: Hashes) -> Hashes:
-    return _rotated(hashes ^ (_rotated(block * _C1, 15) * _C2), 13) * _M + _N
+def _mix(hashes: Hashes, block: Hashes) -> Hashes:
+    return _rotate(hashes ^ (_rotate(block * _C1, 15) * _C2), 13) * _M + _N
 
 
-def _finished(hashes: Hashes, lengths: Numbers | int) -> Hashes:
+def _finish(hashes: Hashes, lengths: Numbers | int) -> Hashes:
     hashes = hashes ^ np.asarray(lengths).astype(np.uint32)
     hashes ^= hashes >> np.uint32(16)
     hashes = hashes * np.uint32(0x85EBCA6B)
@@ -241,7 +241,7 @@ def _finished(hashes: Hashes, lengths: Numbers | int) -> Hashes:
 
 
 def _murmur_fixed(values: Numbers) -> Hashes:
-    """Returns the hash of numbers as Java's ``ByteBuffer`` holds them: the highest byte first."""
+    """Returns the hash of numbers as Java's ``ByteBuffer`` holds them, with the highest byte first."""
     width = values.dtype.itemsize
     swapped = np.ascontiguousarray(values).astype(values.dtype.newbyteorder(">"))
     data = np.frombuffer(swapped.tobytes(), dtype=np.int8)
@@ -254,7 +254,7 @@ def _murmur_text(array: pa.Array) -> Hashes:
 
 
 def _murmur(data: Numbers, starts: Numbers, lengths: Numbers) -> Hashes:
-    """Returns the hashes of texts, block by block over all that are long enough."""
+    """Returns the hashes of texts, block by block for all texts that are long enough."""
     hashes = np.full(len(starts), _SEED, dtype=np.uint32)
     unsigned, whole = data.view(np.uint8), lengths // 4
     for block in range(int(whole.max(initial=0))):
@@ -263,15 +263,15 @@ def _murmur(data: Numbers, starts: Numbers, lengths: Numbers) -> Hashes:
         word = np.zeros(len(rows), dtype=np.uint32)
         for byte in range(4):
             word |= unsigned[at + byte].astype(np.uint32) << np.uint32(8 * byte)
-        hashes[rows] = _mixed(hashes[rows], word)
+        hashes[rows] = _mix(hashes[rows], word)
     rest = lengths - 4 * whole
     word = np.zeros(len(starts), dtype=np.uint32)
     for byte in range(3):
         rows = np.flatnonzero(rest > byte)
         signed = data[starts[rows] + 4 * whole[rows] + byte].astype(np.int32).view(np.uint32)
         word[rows] ^= signed << np.uint32(8 * byte)
-    hashes ^= _rotated(word * _C1, 15) * _C2
-    return _finished(hashes, lengths)
+    hashes ^= _rotate(word * _C1, 15) * _C2
+    return _finish(hashes, lengths)
 
 
 def _boolean(array: pa.Array) -> Hashes:
@@ -283,18 +283,18 @@ _VERSION_1: dict[str, _Hash] = {
     "tinyint": _number,
     "smallint": _number,
     "int": _number,
-    "bigint": lambda array: _folded(_raw(array, np.int64)),
+    "bigint": lambda array: _fold(_raw(array, np.int64)),
     "float": lambda array: _bits(array, np.float32).view(np.uint32),
-    "double": lambda array: _folded(_bits(array, np.float64)),
+    "double": lambda array: _fold(_bits(array, np.float64)),
     "string": lambda array: _polynomial(array, 0),
     "varchar": lambda array: _polynomial(array, 1),
-    "char": lambda array: _polynomial(_stripped(array), 1),
+    "char": lambda array: _polynomial(_strip(array), 1),
     "binary": lambda array: _polynomial(array, 1),
     "decimal": _decimal_1,
     "date": lambda array: _days(array).view(np.uint32),
     "timestamp": _timestamp_1,
 }
-_VERSION_2: dict[str, _Hash] = {  # of binary, Hive's function and the file that Hive puts it into differ [seen]
+_VERSION_2: dict[str, _Hash] = {  # for binary, Hive's function and its file disagree [seen]
     "boolean": _boolean,
     "tinyint": _number,
     "smallint": lambda array: _murmur_fixed(_raw(array, np.int16)),
@@ -304,7 +304,7 @@ _VERSION_2: dict[str, _Hash] = {  # of binary, Hive's function and the file that
     "double": lambda array: _floating_2(array, np.float64, np.int64),
     "string": _murmur_text,
     "varchar": _murmur_text,
-    "char": lambda array: _murmur_text(_stripped(array)),
+    "char": lambda array: _murmur_text(_strip(array)),
     "decimal": _decimal_2,
     "date": lambda array: _murmur_fixed(_days(array)),
     "timestamp": _timestamp_2,

@@ -1,13 +1,12 @@
-"""Rows at the door: what a program gives is made the table's own types, or refused by column and value.
+"""Fits rows of a program to a table's types, or refuses them by column and value.
 
-Columns, and the fields of structs at any depth, are matched by name in any case. A column that is left out is NULL; a
-struct has all fields of its type and no others. A value is changed only as Hive's INSERT does it: a text is cut to the
-length of its ``varchar`` or ``char``, the latter is filled with blanks, and a double is rounded to the nearest float.
-Numbers out of range and decimals with more digits, which Hive makes NULL or rounds, are refused by column path, row and
-value.
+Columns, and fields of structs at any depth, are matched by name in any case. A missing column is NULL; a struct must have
+all fields of its type and no others. A value is only changed as Hive's INSERT does it: a text is cut to the length of its
+``varchar`` or ``char``, a ``char`` is padded with blanks, and a double is rounded to the nearest float. Numbers out of range
+and decimals with too many digits, which Hive makes NULL or rounds, are refused by column path, row and value.
 
-The values of an assignment in SQL may be of other types, too, if they are equal to a value of the column: ``'12'`` and
-``12.0`` are an ``int``, ``12.5`` and ``'much'`` are none.
+The values of an assignment in SQL may also be of other types if they equal a value of the column: ``'12'`` and ``12.0`` fit
+an ``int``, ``12.5`` and ``'much'`` do not.
 """
 
 from __future__ import annotations
@@ -31,47 +30,50 @@ from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY
 from compactor.tables.schema import PARTS
 from compactor.tables.time_texts import seconds_and_nanos
-from compactor.tables.writing.encodable import encodable
+from compactor.tables.writing.encodable import to_encodable
 
-#: Arrow's arrays and types are of many classes, which can be distinguished only at run time.
+#: Arrow arrays and types have many classes, which can only be distinguished at run time.
 Array: TypeAlias = Any
 ArrowType: TypeAlias = Any
 
 _DAY = 86_400  #: seconds
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_MOST_DIGITS = 100  #: of a number before or behind its point; no type of Hive has as many
-_FIRST_DAY, _END_DAY = -719_162, 2_932_897  #: of the years 1 and 10000
-_WANTED_YEARS = "wanted: a year from 1 to 9999"
+_MOST_DIGITS = 100  #: of a number before or after its point; no Hive type has as many
+_FIRST_DAY, _END_DAY = -719_162, 2_932_897  #: the first days of the years 1 and 10000
+_EXPECTED_YEARS = "expected: a year from 1 to 9999"
 _LEFT_OUT = "Hive's calendar goes from 1582-10-04 to 1582-10-15"
-_LARGEST_HIDDEN = 999_999  #: nanoseconds in the last second before 1970 that readers show as they are
+_LARGEST_HIDDEN = 999_999  #: nanoseconds in the last second before 1970 that all readers show correctly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """The way of rows into a table: its columns, and the time zone of its timestamps."""
+    """The door of a table, through which rows enter: its columns, and the time zone of timestamps."""
 
     table: str  #: for messages
     columns: tuple[tuple[str, str], ...]  #: names and Hive types, in the table's order
-    time_zone: str | None = None  #: in which a timestamp with a zone becomes wall-clock time; None refuses those
-    is_assignment: bool = False  #: of SQL: values of other types are converted
+    time_zone: str | None = (
+        None  #: the zone in which a timestamp with a zone becomes wall-clock time; None refuses them
+    )
+    is_assignment: bool = False  #: an assignment in SQL: values of other types are converted
 
     def conform(self, rows: pa.Table | pa.RecordBatch, name_row: Callable[[int], str] | None = None) -> pa.Table:
-        """Returns ``rows`` with exactly the table's columns in their order, in the Arrow types of their Hive types;
-        timestamps keep their unit, but those with a zone come in parts.
+        """Returns ``rows`` with exactly the table's columns, in order and in the Arrow types of their Hive types.
+
+        Timestamps keep their unit, but those with a zone are returned in parts.
 
         Args:
-            name_row: returns what messages call a row, by its number; without it they have the number.
+            name_row: returns how messages name the row with this number; by default by the number.
 
         Raises:
-            NotConforming: a column is unknown, is given twice, or holds what its type cannot.
-            NotSupported: a column of the table has a type that is not written.
+            NotConforming: a column is unknown or given twice, or has a value that its type cannot hold.
+            NotSupported: we do not write such a column of the table.
         """
-        given = self._by_name(rows.column_names)
+        places = self._by_name(rows.column_names)
         arrays = []
         for name, text in self.columns:
             types = parse_hive_type(text)
             _must_be_writable(f"{self.table}: column {name}", text, types)
-            if (place := given.get(name.lower())) is None:
+            if (place := places.get(name.lower())) is None:
                 arrays.append(pa.chunked_array([pa.nulls(rows.num_rows, arrow_type(types))]))
             else:
                 path = Path(text=f"{self.table}: column {name}", name_row=name_row or _numbered)
@@ -89,19 +91,19 @@ class Door:
 
     def _column(self, path: Path, column: Array, types: Types) -> pa.ChunkedArray:
         conforming = _Conforming(types, self.time_zone, self.is_assignment)
-        made, start = [], 0
+        arrays, start = [], 0
         for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-            made.append(conforming.made(path.from_row(start), chunk, 0))
+            arrays.append(conforming.convert(path.from_row(start), chunk, 0))
             start += len(chunk)
-        return pa.chunked_array(made, made[0].type if made else arrow_type(types))
+        return pa.chunked_array(arrays, arrays[0].type if arrays else arrow_type(types))
 
 
 def _must_be_writable(path: str, text: str, types: Types) -> None:
     for item in types:
         if item.kind is TypeKind.UNION:
-            raise NotSupported(f"{path} is a {text}; unions are not written")
+            raise NotSupported(f"{path} is a {text}; we do not write unions")
         if item.kind is TypeKind.TIMESTAMP_INSTANT:
-            raise NotSupported(f"{path} is a {text}; Hive itself does not read that type in full ACID tables")
+            raise NotSupported(f"{path} is a {text}; Hive itself cannot read that type in full ACID tables")
 
 
 def _numbered(row: int) -> str:
@@ -110,25 +112,25 @@ def _numbered(row: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """The values of a column, or of a part of it, as messages name them: by the path, and each by the row that it is in."""
+    """The values of a column, or of a part of it, and how messages name them: by path and row."""
 
     text: str
     name_row: Callable[[int], str]
-    row_of: Callable[[int], int] = lambda at: at  #: returns the row of a value, by the value's number
+    row_of: Callable[[int], int] = lambda at: at  #: returns the row of a value from the value's number
 
     def __str__(self) -> str:
         return self.text
 
     def from_row(self, start: int) -> Path:
-        """Returns the path of values whose first one is in row ``start``."""
+        """Returns the path of values that begin in row ``start``."""
         return replace(self, row_of=lambda at: start + at)
 
     def field(self, name: str) -> Path:
-        """Returns the path of the values of a field, one in each value."""
+        """Returns the path of the values of a field, one for each value."""
         return replace(self, text=f"{self.text}.{name}")
 
     def items(self, name: str, offsets: Array) -> Path:
-        """Returns the path of the values in lists or maps that begin at ``offsets``."""
+        """Returns the path of the values within lists or maps that begin at ``offsets``."""
         ends = np.asarray(offsets)[1:]
         return replace(
             self,
@@ -137,7 +139,7 @@ class Path:
         )
 
     def refuse(self, at: int, value: object, why: str) -> NoReturn:
-        """Refuses the value number ``at``.
+        """Refuses value number ``at``.
 
         Raises:
             NotConforming: always.
@@ -147,19 +149,19 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class _Conforming:
-    """One column's types, and how an array is made one of them."""
+    """The types of one column; converts arrays to them."""
 
     types: Types
     time_zone: str | None
     is_assignment: bool
 
-    def made(self, path: Path, array: Array, at: int) -> Array:
-        """Returns ``array`` as type ``at``; ``path`` names it in messages."""
+    def convert(self, path: Path, array: Array, at: int) -> Array:
+        """Converts ``array`` to type ``at``; ``path`` names it in messages."""
         array = _plain(array)
         item = self.types[at]
-        wanted = arrow_type(self.types, at)
+        kind = arrow_type(self.types, at)
         if pa.types.is_null(array.type):
-            return pa.nulls(len(array), wanted)
+            return pa.nulls(len(array), kind)
         if item.kind is TypeKind.LIST:
             return self._list(path, array, item.children[0])
         if item.kind is TypeKind.MAP:
@@ -167,80 +169,80 @@ class _Conforming:
         if item.kind is TypeKind.STRUCT:
             return self._struct(path, array, item.field_names, item.children)
         if self.is_assignment and not _is_one_of(array.type, _ACCEPTED[item.kind]):
-            array = assigned(path, array, item.kind, wanted)
+            array = convert_assigned(path, array, item.kind, kind)
         if item.kind is TypeKind.TIMESTAMP and array.type.equals(PARTS):
-            return _readable(path, _checked_parts(path, array))
+            return _check_timestamps(path, _check_parts(path, array))
         if not _is_one_of(array.type, _ACCEPTED[item.kind]):
-            raise NotConforming(f"{path}: is given as {array.type}; wanted: {wanted}")
+            raise NotConforming(f"{path}: is given as {array.type}; expected: {kind}")
         if item.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
             return _cut(path, array.cast(pa.string()), item.maximum_length, fills=item.kind is TypeKind.CHAR)
         if item.kind is TypeKind.TIMESTAMP:
-            return _readable(path, self._wall_clock(path, array))
-        made = _cast(path, array, wanted)
-        return _shown_days(path, made) if item.kind is TypeKind.DATE else made
+            return _check_timestamps(path, self._wall_clock(path, array))
+        converted = _cast(path, array, kind)
+        return _check_days(path, converted) if item.kind is TypeKind.DATE else converted
 
     def _wall_clock(self, path: Path, array: Array) -> Array:
         if array.type.tz is None:
             return array
         if self.time_zone is None:
             raise NotConforming(
-                f"{path}: is given with the time zone {array.type.tz}, and a timestamp of Hive has none; say in which zone "
-                "its wall-clock time is meant (time_zone=…)"
+                f"{path}: is given with the time zone {array.type.tz}, but timestamps of Hive have no zone; say in which "
+                "zone its wall-clock time is meant (time_zone=…)"
             )
-        parts = encodable(array, PARTS)  # nanoseconds near the ends of their range leave it by the zone's distance
+        parts = to_encodable(array, PARTS)  # the zone's offset could carry nanoseconds beyond their range
         seconds, nanos = (pc.struct_field(parts, [place]) for place in range(2))
         try:
             local = pc.local_timestamp(seconds.cast(pa.timestamp("s", self.time_zone)))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise NotConforming(
-                f"{path}: time_zone={self.time_zone!r}: {error}; wanted: a name such as 'Europe/Berlin'"
+                f"{path}: time_zone={self.time_zone!r}: {error}; expected: a name such as 'Europe/Berlin'"
             ) from error
         return pa.StructArray.from_arrays([local.cast(pa.int64()), nanos], fields=list(PARTS), mask=_mask(array))
 
     def _list(self, path: Path, array: Array, child: int) -> Array:
         if not _is_one_of(array.type, _LISTS):
-            raise NotConforming(f"{path}: is given as {array.type}; wanted: a list")
+            raise NotConforming(f"{path}: is given as {array.type}; expected: a list")
         offsets = _offsets(array)
-        values = self.made(path.items("element", offsets), array.flatten(), child)
+        values = self.convert(path.items("element", offsets), array.flatten(), child)
         return pa.ListArray.from_arrays(offsets, values, mask=_mask(array))
 
     def _map(self, path: Path, array: Array, children: Sequence[int]) -> Array:
         if not pa.types.is_map(array.type):
-            raise NotConforming(f"{path}: is given as {array.type}; wanted: a map")
+            raise NotConforming(f"{path}: is given as {array.type}; expected: a map")
         pair = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
         pairs = array.cast(pa.list_(pair))
         keys, values = pairs.flatten().flatten()
         offsets = _offsets(pairs)
         return pa.MapArray.from_arrays(
             offsets,
-            self.made(path.items("key", offsets), keys, children[0]),
-            self.made(path.items("value", offsets), values, children[1]),
+            self.convert(path.items("key", offsets), keys, children[0]),
+            self.convert(path.items("value", offsets), values, children[1]),
             mask=_mask(array),
         )
 
     def _struct(self, path: Path, array: Array, names: Sequence[str], children: Sequence[int]) -> Array:
         if not pa.types.is_struct(array.type):
-            raise NotConforming(f"{path}: is given as {array.type}; wanted: a struct of {', '.join(names)}")
-        given = [field.name.lower() for field in array.type]
-        if unknown := sorted(set(given).difference(name.lower() for name in names)):
+            raise NotConforming(f"{path}: is given as {array.type}; expected: a struct of {', '.join(names)}")
+        field_names = [field.name.lower() for field in array.type]
+        if unknown := sorted(set(field_names).difference(name.lower() for name in names)):
             raise NotConforming(f"{path}: has no field {unknown[0]!r}; its fields are {', '.join(names)}")
-        # Arrow ends the process where it flattens a union below a NULL
+        # Arrow would end the process when it flattens a union below a NULL
         if unions := [field for field in array.type if pa.types.is_union(field.type)]:
-            raise NotConforming(f"{path}.{unions[0].name}: is given as {unions[0].type}; unions are not written")
-        below = array.flatten()  # NULL wherever the struct is: what lies under a NULL is no value and need not fit
+            raise NotConforming(f"{path}.{unions[0].name}: is given as {unions[0].type}; we do not write unions")
+        below = array.flatten()  # makes fields of a NULL struct NULL, so that hidden values need not fit
         fields = []
         for name, child in zip(names, children, strict=True):
-            places = [place for place, other in enumerate(given) if other == name.lower()]
+            places = [place for place, other in enumerate(field_names) if other == name.lower()]
             if len(places) > 1:
                 raise NotConforming(f"{path}: field {name} is given twice; names are the same in any case")
             if not places:
-                raise NotConforming(f"{path}.{name}: is missing; its struct is given with {', '.join(given)}")
-            fields.append(self.made(path.field(name), below[places[0]], child))
+                raise NotConforming(f"{path}.{name}: is missing; its struct has the fields {', '.join(field_names)}")
+            fields.append(self.convert(path.field(name), below[places[0]], child))
         return pa.StructArray.from_arrays(fields, names=list(names), mask=_mask(array))
 
 
-def _checked_parts(path: Path, array: Array) -> Array:
-    """Returns timestamps as a scan with ``timestamps="parts"`` returns them.
+def _check_parts(path: Path, array: Array) -> Array:
+    """Checks timestamps in the form of a scan with ``timestamps="parts"``, and returns them.
 
     Raises:
         NotConforming: nanoseconds are below 0 or above 999,999,999, or a part is NULL.
@@ -250,37 +252,37 @@ def _checked_parts(path: Path, array: Array) -> Array:
     bad = pc.or_(pc.less(nanos, 0), pc.greater_equal(nanos, 10**9))
     bad = pc.or_(pc.fill_null(bad, True), pc.is_null(seconds))
     if (at := pc.index(pc.and_(known, bad), True).as_py()) >= 0:
-        path.refuse(at, array[at].as_py(), "wanted: seconds, and nanos from 0 to 999999999")
+        path.refuse(at, array[at].as_py(), "expected: seconds, and nanos from 0 to 999999999")
     return array
 
 
-def _readable(path: Path, array: Array) -> Array:
-    """Returns timestamps that every reader shows as they are given.
+def _check_timestamps(path: Path, array: Array) -> Array:
+    """Checks that all readers will show these timestamps correctly, and returns them.
 
     Raises:
-        NotConforming: one is not of the years 1 to 9999, or has a fraction in the last second before 1970, which ORC's
-            readers show a second later.
+        NotConforming: a timestamp is not in the years 1 to 9999, or has a fraction in the last second before 1970, which
+            ORC readers would show a second later.
     """
-    parts = encodable(array, PARTS)
+    parts = to_encodable(array, PARTS)
     seconds, nanos = (pc.struct_field(parts, [place]) for place in range(2))
     beyond = pc.or_(pc.less(seconds, _FIRST_DAY * _DAY), pc.greater_equal(seconds, _END_DAY * _DAY))
-    _refuse(path, seconds, beyond, "s", _WANTED_YEARS)
+    _refuse(path, seconds, beyond, "s", _EXPECTED_YEARS)
     days = pc.floor(pc.divide(seconds.cast(pa.float64()), float(_DAY))).cast(pa.int64())
     _refuse(path, seconds, _is_left_out(days), "s", _LEFT_OUT)
     hidden = pc.and_(pc.equal(seconds, -1), pc.greater(nanos, _LARGEST_HIDDEN))
-    why = "readers of files would show this fraction a second later; wanted: none before 1970-01-01 00:00:00"
+    why = "readers of files would show this fraction a second later; expected: none before 1970-01-01 00:00:00"
     _refuse(path, seconds, hidden, "s", why)
     return array
 
 
-def _shown_days(path: Path, array: Array) -> Array:
-    """Returns days that every reader shows as they are given.
+def _check_days(path: Path, array: Array) -> Array:
+    """Checks that all readers will show these days correctly, and returns them.
 
     Raises:
-        NotConforming: one is not of the years 1 to 9999, or among the ten that Hive's calendar leaves out.
+        NotConforming: a day is not in the years 1 to 9999, or is one of the ten that Hive's calendar leaves out.
     """
     days = array.cast(pa.int32())
-    _refuse(path, days, pc.or_(pc.less(days, _FIRST_DAY), pc.greater_equal(days, _END_DAY)), "D", _WANTED_YEARS)
+    _refuse(path, days, pc.or_(pc.less(days, _FIRST_DAY), pc.greater_equal(days, _END_DAY)), "D", _EXPECTED_YEARS)
     _refuse(path, days, _is_left_out(days), "D", _LEFT_OUT)
     return array
 
@@ -295,7 +297,7 @@ def _refuse(path: Path, numbers: Array, bad: Array, unit: Literal["D", "s"], why
 
 
 def _plain(array: Array) -> Array:
-    """Returns an array that is encoded in some way as one of plain values."""
+    """Decodes an encoded array (dictionary, runs, extension) to plain values."""
     if pa.types.is_dictionary(array.type):
         return array.dictionary_decode()
     if pa.types.is_run_end_encoded(array.type):
@@ -305,36 +307,36 @@ def _plain(array: Array) -> Array:
     return array
 
 
-def _cast(path: Path, array: Array, wanted: ArrowType) -> Array:
-    """Returns ``array`` as ``wanted``, each value being the same; a double becomes the nearest float.
+def _cast(path: Path, array: Array, kind: ArrowType) -> Array:
+    """Converts ``array`` to ``kind`` without changing a value; only doubles are rounded to the nearest float.
 
     Raises:
-        NotConforming: a value is out of range, or has more digits than the type.
+        NotConforming: a value is out of range, or has too many digits.
     """
-    if pa.types.is_decimal(wanted) and pa.types.is_integer(array.type):
-        array = array.cast(pa.decimal128(20, 0))  # all integers; Arrow goes by types alone where it casts them directly
-    if not _is_castable(array, wanted):
-        at = _first(lambda some: not _is_castable(some, wanted), array)
-        path.refuse(at, array[at].as_py(), f"a {wanted} cannot hold it")
-    made = array.cast(wanted)
-    if pa.types.is_float32(wanted) and pa.types.is_float64(array.type):
-        lost = pc.and_(pc.is_inf(made), pc.is_finite(array))
+    if pa.types.is_decimal(kind) and pa.types.is_integer(array.type):
+        array = array.cast(pa.decimal128(20, 0))  # holds all integers; a direct cast would be refused by type alone
+    if not _is_castable(array, kind):
+        at = _first(lambda some: not _is_castable(some, kind), array)
+        path.refuse(at, array[at].as_py(), f"a {kind} cannot hold it")
+    converted = array.cast(kind)
+    if pa.types.is_float32(kind) and pa.types.is_float64(array.type):
+        lost = pc.and_(pc.is_inf(converted), pc.is_finite(array))
         if (at := pc.index(lost, True).as_py()) >= 0:
             path.refuse(at, array[at].as_py(), "it is larger than any float")
-    return made
+    return converted
 
 
-def _is_castable(array: Array, wanted: ArrowType) -> bool:
+def _is_castable(array: Array, kind: ArrowType) -> bool:
     try:
-        cast = array.cast(wanted)
-        # Of a decimal that leaves 128 bits Arrow drops the upper ones, and what is left may fit.
-        return not pa.types.is_decimal(wanted) or bool(cast.cast(array.type).equals(array))
+        cast = array.cast(kind)
+        # Arrow drops the upper bits of a decimal that exceeds 128 bits, and the remaining value may fit.
+        return not pa.types.is_decimal(kind) or bool(cast.cast(array.type).equals(array))
     except pa.ArrowInvalid:
         return False
 
 
 def _first(is_bad: Callable[[Array], bool], array: Array) -> int:
-    """Returns the number of the first value for which an array is bad, which ``array`` is."""
+    """Returns the number of the first bad value of ``array``, by bisection; ``array`` as a whole is bad."""
     start, count = 0, len(array)
     while count > 1:
         half = count // 2
@@ -345,11 +347,11 @@ def _first(is_bad: Callable[[Array], bool], array: Array) -> int:
     return start
 
 
-def assigned(path: Path, array: Array, kind: TypeKind, wanted: ArrowType) -> Array:
-    """Returns the values of an assignment in SQL, of another type than the column's, in one that the column takes.
+def convert_assigned(path: Path, array: Array, kind: TypeKind, target: ArrowType) -> Array:
+    """Converts the values of an assignment in SQL, of another type than the column's, to a type that the column accepts.
 
     Raises:
-        NotConforming: a value is equal to no value of the column's type.
+        NotConforming: a value equals no value of the column's type.
     """
     if pa.types.is_date(array.type) and kind is TypeKind.TIMESTAMP:
         return array.cast(pa.date32()).cast(pa.timestamp("s"))
@@ -361,16 +363,16 @@ def assigned(path: Path, array: Array, kind: TypeKind, wanted: ArrowType) -> Arr
         try:
             values.append(_CONVERSIONS[kind](value))
         except (ValueError, ArithmeticError, UnicodeError):
-            path.refuse(pc.index(encoded.indices, number).as_py(), repr(value), f"it is no value of the type {wanted}")
+            path.refuse(pc.index(encoded.indices, number).as_py(), repr(value), f"it is not a value of type {target}")
     try:
         converted = pa.array(values, _HELD_AS.get(kind))
     except (pa.ArrowInvalid, OverflowError):
-        at = next(at for at, value in enumerate(values) if not _is_held(value, _HELD_AS.get(kind)))
-        path.refuse(pc.index(encoded.indices, at).as_py(), repr(values[at]), f"a {wanted} cannot hold it")
+        at = next(at for at, value in enumerate(values) if not _can_hold(value, _HELD_AS.get(kind)))
+        path.refuse(pc.index(encoded.indices, at).as_py(), repr(values[at]), f"a {target} cannot hold it")
     return converted.take(encoded.indices)
 
 
-def _is_held(value: object, kind: ArrowType | None) -> bool:
+def _can_hold(value: object, kind: ArrowType | None) -> bool:
     try:
         pa.array([value], kind)
     except (pa.ArrowInvalid, OverflowError):
@@ -379,7 +381,7 @@ def _is_held(value: object, kind: ArrowType | None) -> bool:
 
 
 def _number(value: object) -> Decimal:
-    """Returns a number, or the text of one, exactly; a double is the shortest decimal that is read as it."""
+    """Parses a number, or the text of one, exactly; a double counts as the shortest decimal that rounds to it."""
     text = value.strip() if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
     if not text.isascii() or "_" in text:
         raise ValueError(text)
@@ -407,7 +409,7 @@ def _double(value: object) -> float:
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         raise ValueError(value)
     number = float(value)  # type: ignore[arg-type]  # a text or a number
-    if math.isinf(number) and "inf" not in str(value).lower():  # it is larger than any double
+    if math.isinf(number) and "inf" not in str(value).lower():  # larger than any double
         raise ValueError(value)
     return number
 
@@ -427,20 +429,20 @@ def _text(value: object) -> str:
 
 
 def _cut(path: Path, texts: Array, length: int, *, fills: bool) -> Array:
-    """Returns texts of at most ``length`` characters, or of exactly as many, as Hive stores ``char``.
+    """Cuts texts to ``length`` characters; with ``fills`` also pads them, as Hive stores ``char``.
 
     Raises:
-        NotConforming: one is no UTF-8.
+        NotConforming: a text is not valid UTF-8.
     """
     try:
         cut = pc.utf8_slice_codeunits(texts, 0, length)
     except pa.ArrowInvalid as error:
-        raise NotConforming(f"{path}: {error}; where it is cut is not known") from error
+        raise NotConforming(f"{path}: {error}; it cannot be cut to its length") from error
     return pc.utf8_rpad(cut, length, " ") if fills else cut
 
 
 def _offsets(array: Array) -> Array:
-    """Returns where each list of the flattened ``array`` begins, and the end of the last."""
+    """Returns where each list of the flattened ``array`` begins, and where the last one ends."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32())
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum_checked(lengths)])
 
@@ -463,7 +465,7 @@ _LISTS = (
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _WHOLE = (pa.types.is_integer,)
 _FLOATING = (pa.types.is_integer, pa.types.is_floating)
-#: Families of Arrow's types whose values may become one of Hive's; each single value is checked then.
+#: Families of Arrow types that may become a Hive type; each value is checked then.
 _ACCEPTED: dict[TypeKind, Sequence[Callable[[ArrowType], bool]]] = {
     TypeKind.BOOLEAN: (pa.types.is_boolean,),
     TypeKind.BYTE: _WHOLE,
@@ -488,7 +490,7 @@ _ACCEPTED: dict[TypeKind, Sequence[Callable[[ArrowType], bool]]] = {
 _OF_NUMBERS = (*_TEXTS, pa.types.is_floating, pa.types.is_decimal)
 _WHOLE_KINDS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
 _TEXT_KINDS = (TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR)
-#: Families of Arrow's types whose values an assignment in SQL converts besides.
+#: Families of Arrow types that an assignment in SQL converts in addition.
 _CONVERTED: dict[TypeKind, Sequence[Callable[[ArrowType], bool]]] = {
     **dict.fromkeys(_WHOLE_KINDS, _OF_NUMBERS),
     **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL), _OF_NUMBERS),
@@ -505,7 +507,7 @@ _CONVERSIONS: dict[TypeKind, Callable[[Any], object]] = {
     TypeKind.TIMESTAMP: _moment,
     TypeKind.BINARY: str.encode,
 }
-#: Arrow's types of converted values; others follow from the values.
+#: Arrow types of converted values; other types follow from the values.
 _HELD_AS: dict[TypeKind, ArrowType] = {
     **dict.fromkeys(_WHOLE_KINDS, pa.int64()),
     **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE), pa.float64()),

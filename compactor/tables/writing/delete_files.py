@@ -1,4 +1,4 @@
-"""Deleted rows of one file number as a file of delete events."""
+"""Writes the deleted rows of one file number as a file of delete events."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def write_deleted(path: str, row_type: str, events: Events) -> WrittenFile:
     """Writes delete events to a local file.
 
     Args:
-        row_type: Hive's type of the table's rows.
+        row_type: the Hive type of the table's rows.
     """
     types = acid_types(parse_hive_type(row_type))
     return write_events(events, path, like=empty_tail(types, name=path), types=types)
 
 
-def keys_of(row_ids: Sequence[pa.Array | pa.ChunkedArray]) -> KeyBlock:
-    """Returns the keys in write IDs, bucket properties and row IDs."""
+def build_keys(row_ids: Sequence[pa.Array | pa.ChunkedArray]) -> KeyBlock:
+    """Builds keys from write IDs, bucket properties and row IDs."""
     write_id, bucket_property, row_id = map(to_numbers, row_ids)
     return key_block(write_id, bucket_property.astype(np.int32), row_id)

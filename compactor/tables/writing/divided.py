@@ -1,4 +1,4 @@
-"""Rows of a statement, divided by partition and by the number of the file that they belong to."""
+"""Divides the rows of a statement by partition and by the number of their file."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ import pyarrow as pa
 from compactor.base.errors import NotSupported
 from compactor.tables.writing.bucket_hashes import bucket_numbers
 from compactor.tables.writing.insert_files import BATCH_ROWS, WaitingRows
-from compactor.tables.writing.partition_values import partition_of_rows
+from compactor.tables.writing.partition_values import divide_by_partition
 from compactor.tables.writing.shape import Shape
 
-PLAIN_ROWS = BATCH_ROWS * 16  #: rows of a stream that are conformed together
+PLAIN_ROWS = BATCH_ROWS * 16  #: rows of a stream that are fitted together
 
 
-def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yields a stream's rows in parts of bounded size."""
+def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Joins the batches of a stream into parts of bounded size."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= PLAIN_ROWS:
+        if sum(other.num_rows for other in waiting) >= PLAIN_ROWS:
             yield pa.Table.from_batches(waiting)
             waiting = []
     if waiting:
         yield pa.Table.from_batches(waiting)
 
 
-def divided(table: Shape, parts: Iterable[pa.Table], scratch: str) -> dict[str, dict[int, WaitingRows]]:
-    """Divides conformed rows by partition name, empty for a table without partitions, and file number.
+def divide_rows(table: Shape, parts: Iterable[pa.Table], scratch: str) -> dict[str, dict[int, WaitingRows]]:
+    """Divides fitted rows by partition name ("" for a table without partitions) and file number.
 
     Args:
-        scratch: a directory for rows that are too many for the memory.
+        scratch: a directory for rows that do not fit into memory.
     """
     waiting: dict[str, dict[int, WaitingRows]] = {}
     for part in parts:
-        for name, rows in partition_of_rows(table, part):
+        for name, rows in divide_by_partition(table, part):
             for number, of_file in _by_bucket(table, rows):
                 waiting.setdefault(name, {}).setdefault(number, WaitingRows()).add(of_file, scratch)
     return waiting
 
 
 def _by_bucket(table: Shape, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yields the rows of each bucket. Rows of an unbucketed table are in file 0, as those of one of Hive's writers are: with
-    several numbers Trino's UPDATE leaves both versions of a row (PROTOCOL 14.5)."""
+    """Yields the rows of each bucket. Rows of an unbucketed table are in file 0, like those of one writer of Hive.
+
+    With several file numbers, Trino's UPDATE would leave both versions of a row (PROTOCOL 14.5).
+    """
     if table.buckets <= 0 or not rows.num_rows:
         if rows.num_rows:
             yield 0, rows
@@ -64,5 +66,5 @@ def _by_bucket(table: Shape, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 def _version(table: Shape) -> int:
     text = next((text for key, text in table.parameters.items() if key.lower() == "bucketing_version"), "1").strip()
     if text not in {"1", "2"}:
-        raise NotSupported(f"bucketing_version is {text!r}; expected 1 or 2, so where rows belong is not known")
+        raise NotSupported(f"bucketing_version is {text!r}; expected 1 or 2, otherwise the bucket of a row is unknown")
     return int(text)

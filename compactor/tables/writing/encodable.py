@@ -1,4 +1,4 @@
-"""Conformed rows in the types that a codec writes: only timestamps differ, in unit or in form."""
+"""Converts fitted rows to the types that a codec writes; only timestamps differ, in unit or form."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from compactor.tables.schema import PARTS
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def encodable(array: Array, kind: ArrowType) -> Array:
-    """Returns ``array`` as ``kind``, the type of a codec's batches.
+def to_encodable(array: Array, kind: ArrowType) -> Array:
+    """Converts ``array`` to ``kind``, a type of the codec's batches.
 
     Raises:
-        Unfit: a timestamp is not in the range of nanoseconds; the codec that has seconds and nanoseconds may write it.
-            Microseconds hold all years, and cut three digits off.
+        Unfit: a timestamp is beyond the range of nanoseconds; the codec with seconds and nanoseconds may write it.
+            Microseconds hold all years, but lose three digits.
     """
     if array.type.equals(kind):
         return array
     if pa.types.is_timestamp(array.type):
         return _in_parts(array, kind) if pa.types.is_struct(kind) else _in_nanoseconds(array, kind)
     if array.type.equals(PARTS) and pa.types.is_timestamp(kind):
-        return _joined(array, kind)
+        return _join_parts(array, kind)
     if pa.types.is_struct(kind):
-        children = [encodable(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
+        children = [to_encodable(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind):
-        return _around(array, kind, encodable(array.values, kind.value_type))
+        return _around(array, kind, to_encodable(array.values, kind.value_type))
     if pa.types.is_map(kind):
-        pairs = [encodable(array.keys, kind.key_type), encodable(array.items, kind.item_type)]
+        pairs = [to_encodable(array.keys, kind.key_type), to_encodable(array.items, kind.item_type)]
         return _around(array, kind, pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field]))
     return array.cast(kind)
 
@@ -47,8 +47,8 @@ def _in_nanoseconds(array: Array, kind: ArrowType) -> Array:
         raise Unfit(str(error)) from error
 
 
-def _joined(array: Array, kind: ArrowType) -> Array:
-    """Returns ``struct<seconds,nanos>`` in the unit of ``kind``."""
+def _join_parts(array: Array, kind: ArrowType) -> Array:
+    """Converts ``struct<seconds,nanos>`` to the unit of ``kind``."""
     per_second = _PER_SECOND[kind.unit]
     seconds, nanos = (part.fill_null(0).to_numpy(zero_copy_only=False) for part in array.flatten())
     seconds, nanos = seconds.astype(np.int64), nanos.astype(np.int64)
@@ -59,7 +59,7 @@ def _joined(array: Array, kind: ArrowType) -> Array:
 
 
 def _in_parts(array: Array, kind: ArrowType) -> Array:
-    """Returns timestamps as ``struct<seconds,nanos>``, seconds rounded down."""
+    """Converts timestamps to ``struct<seconds,nanos>``, with seconds rounded down."""
     per_second = _PER_SECOND[array.type.unit]
     values = array.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     seconds = values // per_second

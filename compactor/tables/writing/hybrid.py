@@ -1,4 +1,4 @@
-"""Days before 1582-10-15 as Hive's files have them: counted in the Julian calendar, so that Hive shows what was given."""
+"""Converts days before 1582-10-15 to the Julian calendar of Hive's files, so that Hive shows the given day."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from compactor.orc.format.types import CALENDAR_KINDS, TypeKind, Types, subtree
 from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY
 from compactor.tables.reading.calendars import to_hybrid_days
 from compactor.tables.schema import PARTS
-from compactor.tables.writing.encodable import encodable
+from compactor.tables.writing.encodable import to_encodable
 
 _DAY = 86_400  #: seconds
 
 
-def hybrid(array: Array, types: Types, column: int) -> Array:
-    """Returns conformed values of a column with early days counted in the Julian calendar; the same array without such."""
+def to_hybrid_calendar(array: Array, types: Types, column: int) -> Array:
+    """Converts early days of a fitted column to the Julian calendar; returns the same array if it has none."""
     item = types[column]
-    if not any(one.kind in CALENDAR_KINDS for one in subtree(types, column)):
+    if not any(nested.kind in CALENDAR_KINDS for nested in subtree(types, column)):
         return array
     match item.kind:
         case TypeKind.DATE:
@@ -26,14 +26,15 @@ def hybrid(array: Array, types: Types, column: int) -> Array:
         case TypeKind.TIMESTAMP:
             return _timestamps(array)
         case TypeKind.STRUCT:
-            parts = [hybrid(array.field(place), types, child) for place, child in enumerate(item.children)]
+            parts = [to_hybrid_calendar(array.field(place), types, child) for place, child in enumerate(item.children)]
             return pa.StructArray.from_arrays(parts, names=[field.name for field in array.type], mask=array.is_null())
         case TypeKind.LIST:
-            values = hybrid(array.values, types, item.children[0])
+            values = to_hybrid_calendar(array.values, types, item.children[0])
             return _around(array, pa.list_(values.type), values)
         case TypeKind.MAP:
             keys, items = (
-                hybrid(part, types, child) for part, child in zip((array.keys, array.items), item.children, strict=True)
+                to_hybrid_calendar(part, types, child)
+                for part, child in zip((array.keys, array.items), item.children, strict=True)
             )
             kind = pa.map_(keys.type, items.type)
             return _around(
@@ -52,7 +53,7 @@ def _dates(array: Array) -> Array:
 
 
 def _timestamps(array: Array) -> Array:
-    parts = encodable(array, PARTS)
+    parts = to_encodable(array, PARTS)
     seconds = parts.field(0).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not np.any(seconds < FIRST_GREGORIAN_DAY * _DAY):
         return array

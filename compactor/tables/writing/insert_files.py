@@ -1,7 +1,7 @@
-"""Rows of a statement, divided by partition and file number, become one file each.
+"""Writes the rows of a statement, divided by partition and file number, to one file each.
 
-Rows wait in memory, and beyond ``IN_MEMORY`` bytes in temporary files, until all are there: which codec writes them
-without loss, and which columns can have bloom filters, is known only then.
+Rows wait in memory, or in temporary files beyond ``IN_MEMORY`` bytes, until all are there. Only then is it known which codec
+writes them without loss, and which columns can have bloom filters.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from compactor.rewrite.plan.unit import Output
 from compactor.rows.keys import INSERT
 from compactor.rows.output_metadata import OutputMetadata, written_file
 from compactor.settings.output_class import OutputClass
-from compactor.tables.writing.encodable import encodable
-from compactor.tables.writing.hybrid import hybrid
+from compactor.tables.writing.encodable import to_encodable
+from compactor.tables.writing.hybrid import to_hybrid_calendar
 from compactor.tables.writing.shape import Shape
 
 IN_MEMORY = 64 * 1024 * 1024
@@ -38,7 +38,7 @@ BATCH_ROWS = 65_536
 
 
 class WaitingRows:
-    """Rows of one file, in the table's columns, until they are written."""
+    """Rows of one file, with the table's columns, that wait to be written."""
 
     def __init__(self) -> None:
         self._batches: list[pa.RecordBatch] = []
@@ -47,7 +47,7 @@ class WaitingRows:
         self.rows = 0
 
     def add(self, rows: pa.Table, scratch: str) -> None:
-        """Adds rows; puts all that wait into a file in ``scratch`` where they are too many for the memory."""
+        """Adds rows; if too many wait for the memory, moves all of them to a file in ``scratch``."""
         self._batches += rows.to_batches(max_chunksize=BATCH_ROWS)
         self._bytes += rows.nbytes
         self.rows += rows.num_rows
@@ -55,7 +55,7 @@ class WaitingRows:
             self._spill(scratch)
 
     def take(self, others: WaitingRows, scratch: str) -> None:
-        """Adds the rows of ``others``, which has none of its own from then on."""
+        """Takes over the rows of ``others``, which must not be used afterwards."""
         if others._spilled:
             self._spill(scratch)
         self._spilled += others._spilled
@@ -66,7 +66,7 @@ class WaitingRows:
             self._spill(scratch)
 
     def _spill(self, scratch: str) -> None:
-        for schema, batches in groupby(self._batches, key=lambda batch: batch.schema):  # units of timestamps may differ
+        for schema, batches in groupby(self._batches, key=lambda batch: batch.schema):  # timestamp units may differ
             with tempfile.NamedTemporaryFile(dir=scratch, suffix=".arrow", delete=False) as file:
                 with pa.ipc.new_stream(file, schema) as stream:
                     for batch in batches:
@@ -75,7 +75,7 @@ class WaitingRows:
         self._batches, self._bytes = [], 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields all rows in the order in which they came, as often as it is called."""
+        """Yields all rows in the order in which they were added; can be called repeatedly."""
         for path in self._spilled:
             with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 yield from stream
@@ -96,7 +96,7 @@ def write_inserts(
     """Writes rows as ``bucket_<number>`` in the local directory ``folder``, numbered from ``first_row``.
 
     Args:
-        calendar: number of the Julian calendar's name in the footer, or 0 for none, which Hive takes for it, too.
+        calendar: the number of the Julian calendar in the footer, or 0 for none, which Hive also takes for Julian.
 
     Raises:
         NotLossless: a value cannot be written as the table's type.
@@ -127,11 +127,11 @@ def encode_inserts(
     bucket_property: int,
     first_row: int = 0,
 ) -> WrittenFile:
-    """Writes rows as inserts of ``write_id``, numbered from ``first_row``, to a local file of the class of ``like``.
+    """Writes rows as inserts of ``write_id``, numbered from ``first_row``, to a local file with the settings of ``like``.
 
     Args:
-        rows: returns them in the columns of the row, as often as it is called.
-        types: of the ACID file.
+        rows: returns the rows with the table's columns; called repeatedly.
+        types: the types of the ACID file.
 
     Raises:
         NotLossless: a value cannot be written as its type.
@@ -141,7 +141,7 @@ def encode_inserts(
         return with_codec(
             [types],
             lambda codec: encode_acid(
-                _numbered(rows(), codec, types, write_id, bucket_property, first_row),
+                _number_rows(rows(), codec, types, write_id, bucket_property, first_row),
                 path,
                 like=like,
                 types=types,
@@ -154,7 +154,7 @@ def encode_inserts(
     return written_file(path, with_filters(path, like, encode))
 
 
-def _numbered(
+def _number_rows(
     rows: Iterable[pa.RecordBatch], codec: Codec, types: Types, write_id: WriteId, bucket_property: int, first: int
 ) -> Iterator[pa.RecordBatch]:
     """Yields ACID rows, numbered from ``first``."""
@@ -179,7 +179,7 @@ def _numbered(
 def _struct(batch: pa.RecordBatch, types: Types, kind: pa.StructType) -> pa.StructArray:
     row = types[types[0].children[-1]]
     columns = [
-        encodable(hybrid(array, types, child), kind.field(at).type)
+        to_encodable(to_hybrid_calendar(array, types, child), kind.field(at).type)
         for at, (array, child) in enumerate(zip(batch.columns, row.children, strict=True))
     ]
     return pa.StructArray.from_arrays(columns, fields=list(kind))

@@ -1,4 +1,4 @@
-"""Literals as values of Arrow, of types that the door of a table takes."""
+"""Converts literals to Arrow values of types that a table's columns accept."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from compactor.base.errors import NotConforming
 from compactor.tables.schema import PARTS
 from compactor.tables.time_texts import seconds_and_nanos
 
-_LONGEST = 40  #: digits of a number that may be one of Arrow's
+_LONGEST = 40  #: digits of an integer that may fit an Arrow type
 
 
 class Value(Protocol):
-    """A literal: a number is a Decimal, a day or time a text."""
+    """A literal; a number is a Decimal, a date or time a text."""
 
     @property
     def value(self) -> Decimal | str | bool | None: ...
 
 
-def literal_array(literal: Value, kind: Any, what: str) -> pa.Array:
-    """Returns one value in the type in which a column of ``kind`` takes it: texts for dates and timestamps are read as such.
+def build_literal_array(literal: Value, kind: Any, what: str) -> pa.Array:
+    """Returns one value in a type that a column of ``kind`` accepts; texts are parsed for dates and timestamps.
 
     Raises:
-        NotConforming: the literal is no value of such a column; ``what`` names that.
+        NotConforming: the literal does not fit such a column, which ``what`` names.
     """
     value = literal.value
     if value is None:
@@ -41,18 +41,18 @@ def literal_array(literal: Value, kind: Any, what: str) -> pa.Array:
         raise NotConforming(f"{what}: {value!r}: {error}; a {kind} cannot hold it") from error
 
 
-def literal_arrays(literals: Sequence[Value], kind: Any, what: str) -> pa.Array:
-    """Returns many values for one column; see ``literal_array``."""
+def build_literal_arrays(literals: Sequence[Value], kind: Any, what: str) -> pa.Array:
+    """Returns many values for one column; see ``build_literal_array``."""
     values = [literal.value for literal in literals]
-    there = [value for value in values if value is not None]
-    if not there:
+    present = [value for value in values if value is not None]
+    if not present:
         return pa.nulls(len(values))
-    for value in there:
+    for value in present:
         _must_fit(value, kind, what)
-    if all(isinstance(value, str) for value in there) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
-        one_by_one = [literal_array(literal, kind, what) for literal in literals]
-        found = next(one.type for one in one_by_one if not pa.types.is_null(one.type))
-        return pa.concat_arrays([pa.nulls(1, found) if pa.types.is_null(one.type) else one for one in one_by_one])
+    if all(isinstance(value, str) for value in present) and (pa.types.is_temporal(kind) or pa.types.is_binary(kind)):
+        arrays = [build_literal_array(literal, kind, what) for literal in literals]
+        text_type = next(array.type for array in arrays if not pa.types.is_null(array.type))
+        return pa.concat_arrays([pa.nulls(1, text_type) if pa.types.is_null(array.type) else array for array in arrays])
     try:
         return pa.array([None if value is None else _plain(value, kind) for value in values])
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
@@ -60,15 +60,16 @@ def literal_arrays(literals: Sequence[Value], kind: Any, what: str) -> pa.Array:
 
 
 def _must_fit(value: Decimal | str | bool, kind: Any, what: str) -> None:
-    """Refuses TRUE and FALSE where ``kind`` is no boolean, and other literals where it is: in an array with numbers Arrow
-    may take them for 1 and 0.
+    """Refuses TRUE and FALSE unless ``kind`` is boolean, and other literals if it is.
+
+    In an array with numbers, Arrow might take them for 1 and 0.
 
     Raises:
-        NotConforming: it is so.
+        NotConforming: the literal is refused.
     """
     if isinstance(value, bool) != pa.types.is_boolean(kind):
-        given = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "a number"
-        raise NotConforming(f"{what}: is given as {given}; wanted: {kind}")
+        actual = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "a number"
+        raise NotConforming(f"{what}: is given as {actual}; expected: {kind}")
 
 
 def _plain(value: Decimal | str | bool, kind: Any) -> Decimal | str | bool | int | float:
@@ -80,14 +81,14 @@ def _plain(value: Decimal | str | bool, kind: Any) -> Decimal | str | bool | int
 
 
 def _double(value: Decimal) -> float:
-    found = float(value)
-    if math.isinf(found):
+    number = float(value)
+    if math.isinf(number):
         raise OverflowError(f"{value} is larger than any double")
-    return found
+    return number
 
 
 def _temporal(text: str, kind: Any) -> pa.Array:
-    """Returns a text as ``kind``; a timestamp in parts, since Arrow has no type for all years with all digits."""
+    """Converts a text to ``kind``; a timestamp to parts, since Arrow has no type for all years with all digits."""
     if not pa.types.is_timestamp(kind):
         return pa.array([text]).cast(kind)
     seconds, nanos = seconds_and_nanos(text)

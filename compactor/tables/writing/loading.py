@@ -1,7 +1,7 @@
-"""Files of ORC that are loaded into a table (LOAD DATA LOCAL): all are looked at before a row is written.
+"""Loads ORC files into a table (LOAD DATA LOCAL); all files are checked before a row is written.
 
-Hive puts the files themselves into a delta, where Trino cannot read them. Here their rows are written as those of an INSERT
-are; those of one file get the ROW__IDs that Hive gives them.
+Hive moves the files themselves into a delta, where Trino cannot read them. We write their rows as an INSERT does; the rows
+of a single file get the same ROW__IDs as in Hive.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from compactor.tables.reading.task_reader import read_task
 from compactor.tables.schema import IN_PARTS, arrow_schema, select
 
 
-def local_files(site: Site, path: str) -> tuple[str, list[Input]]:
-    """Returns the directory and the files of a path of this machine, or of its ``file:`` URL, in their order: a file, or
-    those of a directory; hidden ones are left out, as Hive does.
+def list_local_files(site: Site, path: str) -> tuple[str, list[Input]]:
+    """Returns the directory and the files of a path on this machine, or of its ``file:`` URL, in order.
+
+    The path is a file or a directory of files. As in Hive, hidden files are left out.
 
     Raises:
-        Refused: there is no file, or something else than files.
-        StorageError: they cannot be looked at.
+        Refused: there is no file, or something other than files.
+        StorageError: the path cannot be read.
     """
-    plain = _of_url(path)
+    plain = _strip_scheme(path)
     if not plain:
-        raise Refused("LOAD DATA: the path is empty; wanted that of a file of ORC, or of a directory of them")
+        raise Refused("LOAD DATA: the path is empty; expected an ORC file, or a directory of ORC files")
     try:
         return _files(site, path, Path(site.storage.resolve(f"file://{os.path.abspath(plain)}")))
     except OSError as error:
-        raise StorageError(f"LOAD DATA: cannot look at {path}: {error.strerror}; nothing was loaded") from error
+        raise StorageError(f"LOAD DATA: cannot read {path}: {error.strerror}; nothing was loaded") from error
 
 
-def _of_url(path: str) -> str:
+def _strip_scheme(path: str) -> str:
     for beginning in ("file://", "file:"):
         if path.startswith(f"{beginning}/"):
             return path.removeprefix(beginning)
@@ -51,44 +52,45 @@ def _of_url(path: str) -> str:
 
 
 def _files(site: Site, path: str, place: Path) -> tuple[str, list[Input]]:
-    """Returns the same for a ``path`` that lies at ``place``."""
+    """Does the same for a ``path`` that is at ``place``."""
     if not place.exists():
-        raise Refused(f"LOAD DATA: {path} is not there on {site.host}; wanted a file of ORC, or a directory of them")
+        raise Refused(f"LOAD DATA: {path} does not exist on {site.host}; expected an ORC file, or a directory of them")
     folder = place if place.is_dir() else place.parent
-    every = sorted(place.iterdir()) if place.is_dir() else [place]
-    found = [one for one in every if not one.name.startswith((".", "_"))]
-    if odd := next((one for one in found if one.is_symlink() or not one.is_file()), None):
-        raise Refused(f"LOAD DATA: {path} holds {odd.name}, which is no regular file; wanted files of ORC alone")
-    if not found:
-        raise Refused(f"LOAD DATA: {path} holds no file; wanted files of ORC")
-    inputs = [Input(path=one.name, length=one.stat().st_size, raw=True, group="loaded") for one in found]
+    entries = sorted(place.iterdir()) if place.is_dir() else [place]
+    files = [entry for entry in entries if not entry.name.startswith((".", "_"))]
+    if odd := next((entry for entry in files if entry.is_symlink() or not entry.is_file()), None):
+        raise Refused(f"LOAD DATA: {path} holds {odd.name}, which is not a regular file; expected only ORC files")
+    if not files:
+        raise Refused(f"LOAD DATA: {path} holds no file; expected ORC files")
+    inputs = [Input(path=file.name, length=file.stat().st_size, raw=True, group="loaded") for file in files]
     return str(folder), inputs
 
 
-def must_have_its_columns(site: Site, table: Table, folder: str, files: Sequence[Input]) -> None:
-    """Refuses files that have other columns than the table has beside its partition columns: by their order, their types,
-    and their names, which may be ``_col0`` and so on as Hive writes them.
+def must_have_table_columns(site: Site, table: Table, folder: str, files: Sequence[Input]) -> None:
+    """Refuses files whose columns differ from the table's columns without its partition columns.
+
+    Order, types and names must agree; names may also be ``_col0`` and so on, as Hive writes them.
 
     Raises:
-        BadFile: a file is not ORC, or is cut off.
-        NotConforming: a file has other columns; the message has the first one.
+        BadFile: a file is not ORC, or is truncated.
+        NotConforming: a file has other columns; the message has the first difference.
     """
-    wanted = _columns(parse_hive_type(table.row_type))
+    expected = _columns(parse_hive_type(table.row_type))
     for file in files:
         with open_source(site.storage, f"{folder}/{file.path}") as source:
             types = read_tail(source).types
         if types.is_acid:
             raise NotConforming(
-                f"{table}: {folder}/{file.path} has ACID columns, with ROW__IDs of another table; wanted its plain columns"
+                f"{table}: {folder}/{file.path} has ACID columns, with ROW__IDs of another table; expected its plain columns"
             )
-        found = _columns(types)
-        plain = [(f"_col{place}", kind) for place, (_, kind) in enumerate(wanted)]
-        if found not in (wanted, plain):
-            odd = next((pair for pair, one in zip(found, wanted, strict=False) if pair != one), None)
-            shown = f"column {odd[0]} {odd[1]}" if odd and len(found) == len(wanted) else f"{len(found)} columns"
+        actual = _columns(types)
+        plain = [(f"_col{place}", kind) for place, (_, kind) in enumerate(expected)]
+        if actual not in (expected, plain):
+            odd = next((pair for pair, other in zip(actual, expected, strict=False) if pair != other), None)
+            shown = f"column {odd[0]} {odd[1]}" if odd and len(actual) == len(expected) else f"{len(actual)} columns"
             raise NotConforming(
-                f"{table}: {folder}/{file.path} has {shown}; wanted are {', '.join(f'{n} {k}' for n, k in wanted)}, in this "
-                "order"
+                f"{table}: {folder}/{file.path} has {shown}; expected "
+                f"{', '.join(f'{name} {kind}' for name, kind in expected)}, in this order"
             )
 
 
@@ -98,9 +100,11 @@ def _columns(types: Types) -> list[tuple[str, str]]:
     return [(name, schema_text(types, child)) for name, child in zip(names, top.children, strict=True)]
 
 
-def rows_of(site: Site, table: Table, folder: str, files: Sequence[Input]) -> pa.RecordBatchReader:
-    """Returns the rows of the files in their order, without partition columns. Reading them raises StorageError for a file
-    that was changed since it was looked at, and BadFile for one that is damaged."""
+def read_rows(site: Site, table: Table, folder: str, files: Sequence[Input]) -> pa.RecordBatchReader:
+    """Returns the rows of the files in order, without partition columns.
+
+    Reading raises StorageError for a file that changed since it was checked, and BadFile for a damaged one.
+    """
     columns = [column.name for column in table.columns]
     schema = arrow_schema(table, select(table, columns), timestamps=IN_PARTS)
     plan = ScanPlan(
@@ -121,7 +125,7 @@ def rows_of(site: Site, table: Table, folder: str, files: Sequence[Input]) -> pa
             yield from read_task(plan, task, site.storage)
         except SnapshotExpired as error:
             raise StorageError(
-                f"{table}: a file in {folder} changed while it was loaded, and nothing is: {error.__cause__}"
+                f"{table}: a file in {folder} changed while it was loaded; nothing was loaded: {error.__cause__}"
             ) from error
 
     return pa.RecordBatchReader.from_batches(schema, batches())

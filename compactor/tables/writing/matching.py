@@ -1,4 +1,4 @@
-"""Rows matched by the values of their keys: those that a program gives, and those that a scan finds."""
+"""Matches rows by the values of their keys: rows of a program with rows of a scan."""
 
 from __future__ import annotations
 
@@ -13,67 +13,71 @@ from compactor.base.errors import NotFound, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.tables.schema import PARTS
-from compactor.tables.writing.encodable import encodable
+from compactor.tables.writing.encodable import to_encodable
 
-# With a sign that no name of a column has in Hive.
-PLACE = ":place"  #: of a key among those that are looked for
+# These names have a sign that column names cannot have in Hive.
+PLACE = ":place"  #: the position of a key among the known keys
 _ROW = ":row"
 
 
-def key_columns(table: Table, names: Sequence[str], argument: str) -> list[str]:
-    """Returns the names of the key's columns as the table has them.
+def find_key_columns(table: Table, names: Sequence[str], argument: str) -> list[str]:
+    """Returns the names of the key columns as the table spells them.
 
     Raises:
         NotFound: the table has no such column.
-        NotSupported: one is nested.
-        Refused: there are none; ``argument`` is what they were given as.
+        NotSupported: a column is nested.
+        Refused: no column is named; ``argument`` is the name of the user's argument.
     """
     known = {column.name.lower(): column.name for column in (*table.columns, *table.partition_keys)}
     if not names:
         raise Refused(f"{table}: {argument} is empty; name the columns that are the key")
     if unknown := [name for name in names if name.lower() not in known]:
         raise NotFound(f"{table} has no column {unknown[0]!r}; it has {', '.join(known)}")
-    found = [known[name.lower()] for name in names]
+    columns = [known[name.lower()] for name in names]
     for column in (*table.columns, *table.partition_keys):
-        if column.name in found and len(parse_hive_type(column.type)) > 1:
-            raise NotSupported(f"{table}: column {column.name} is a {column.type}; {argument} takes no nested columns")
-    return found
+        if column.name in columns and len(parse_hive_type(column.type)) > 1:
+            raise NotSupported(
+                f"{table}: column {column.name} is a {column.type}; {argument} cannot have nested columns"
+            )
+    return columns
 
 
 def has_null(keys: pa.Table) -> pa.ChunkedArray:
-    """Returns for each key true if one of its values is NULL."""
-    found = pa.chunked_array([pa.array(np.zeros(keys.num_rows, dtype=bool))])
+    """Tells for each key whether one of its values is NULL."""
+    nulls = pa.chunked_array([pa.array(np.zeros(keys.num_rows, dtype=bool))])
     for column in keys.columns:
-        found = pc.or_(found, pc.is_null(column))
-    return found
+        nulls = pc.or_(nulls, pc.is_null(column))
+    return nulls
 
 
-def comparable(keys: pa.Table) -> pa.Table:
-    """Returns ``keys`` with two columns in place of a timestamp, its seconds and its nanoseconds, and with one zero of the
-    two that floating point has, and one NaN of its many."""
+def make_comparable(keys: pa.Table) -> pa.Table:
+    """Makes keys comparable by their bits.
+
+    A timestamp becomes two columns, seconds and nanoseconds. Floating-point columns get one form of zero and of NaN.
+    """
     columns: dict[str, pa.ChunkedArray] = {}
     for name, column in zip(keys.column_names, keys.columns, strict=True):
         if not (pa.types.is_timestamp(column.type) or column.type.equals(PARTS)):
             columns[name] = _one_form(column) if pa.types.is_floating(column.type) else column
             continue
-        parts = encodable(column.combine_chunks(), PARTS)
+        parts = to_encodable(column.combine_chunks(), PARTS)
         for place, part in enumerate(PARTS.names):
             columns[f"{name}.{part}"] = pa.chunked_array([pc.struct_field(parts, [place])])
     return pa.table(columns)
 
 
 def _one_form(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns numbers that are compared by their bits afterwards."""
+    """Replaces -0.0 by 0.0, and all NaNs by one."""
     return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, column.type), pc.add(column, pa.scalar(0, column.type)))
 
 
-def matches(keys: pa.Table, known: pa.Table) -> pa.Array:
-    """Returns for each of ``keys`` its place among the ``known`` ones, NULL without one.
+def match_keys(keys: pa.Table, known: pa.Table) -> pa.Array:
+    """Returns for each of ``keys`` its position among the ``known`` ones, or NULL.
 
     Args:
-        known: the same columns, comparable, each key once, and ``PLACE``.
+        known: distinct comparable keys in the same columns, and ``PLACE``.
     """
-    left = comparable(keys)
+    left = make_comparable(keys)
     names = left.column_names
     left = left.append_column(_ROW, pa.array(np.arange(keys.num_rows)))
     right = known.cast(pa.schema([*(left.schema.field(name) for name in names), known.schema.field(PLACE)]))
@@ -81,7 +85,7 @@ def matches(keys: pa.Table, known: pa.Table) -> pa.Array:
     return joined.column(PLACE).combine_chunks()
 
 
-def numbered(keys: pa.Table) -> pa.Table:
-    """Returns each of the comparable ``keys`` once, with its ``PLACE``."""
+def number_keys(keys: pa.Table) -> pa.Table:
+    """Returns the distinct ones of comparable ``keys``, numbered by ``PLACE``."""
     unique = keys.group_by(keys.column_names, use_threads=False).aggregate([])
     return unique.append_column(PLACE, pa.array(np.arange(unique.num_rows)))

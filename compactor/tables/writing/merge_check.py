@@ -1,9 +1,9 @@
-"""The rows of an UPDATE, DELETE or MERGE as they come to those who write them, and what of them is deleted.
+"""Processes the changed rows of an UPDATE, DELETE or MERGE in a writer: checks them, and collects the deleted ones.
 
-A batch has ``KIND``, ``CLAUSE``, the ROW__ID and the file of the row that is changed (NULL for an added one), new values in
-the columns that ``value_column`` names, in the types of their expressions, and the values that stay: in the table's columns,
-and in ``EXACT`` those of which Spark would cut digits off. The rows of one file come together, by ROW__ID, so that one that
-is changed twice is next to itself.
+A batch has ``KIND``, ``CLAUSE``, and the ROW__ID and file of the changed row (NULL for an added row). New values are in the
+columns that ``value_column`` names, in the types of their expressions. Unchanged values are in the table's columns, and in
+``EXACT`` if Spark would cut off digits. The rows of a file come together, ordered by ROW__ID, so that a row that is changed
+twice is next to itself.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from compactor.base.errors import Refused, VerificationFailed
 from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, pack_events
 from compactor.rows.keys import KEY, KeyBlock, Mask, is_sorted, row_id_at
 from compactor.tables.schema import ROW_ID
-from compactor.tables.writing.delete_files import keys_of
+from compactor.tables.writing.delete_files import build_keys
 from compactor.tables.writing.row_change import CHECK, CLAUSE, EXACT, FILE, KIND, Changed, Kind, value_columns
 
 
 class ChangedRows:
-    """The rows that one writer changes: new versions pass through ``inserts``, and what is deleted is kept, sorted.
+    """The rows that a writer changes: new versions pass through ``inserts``, deleted rows are collected in order.
 
     Args:
-        table: its name, for messages.
+        table: the table's name, for messages.
         columns: the names of its columns, partition columns last.
-        is_checked: a row may be matched once at most.
-        scratch: a directory for delete events that are too many for the memory.
+        is_checked: a row may be matched only once.
+        scratch: a directory for delete events that do not fit into memory.
     """
 
     def __init__(self, table: str, columns: Sequence[str], write_id: int, scratch: str, *, is_checked: bool) -> None:
@@ -42,12 +42,13 @@ class ChangedRows:
         self._counts = dict.fromkeys(Kind, 0)
 
     def inserts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, Callable[[int], str]]]:
-        """Yields the rows that are written, those of one clause together, in columns of the table, and what messages call
-        each of them. A column that no clause gives and no row has is none of theirs.
+        """Yields the rows to write, grouped by clause, with the table's columns; and a function that names each row.
+
+        A column that neither the clause nor the rows have is left out.
 
         Raises:
-            Refused: a row is matched by several rows of the source, and must not be.
-            VerificationFailed: the rows of a file come out of order.
+            Refused: a row is matched by several rows of the source, which is not allowed.
+            VerificationFailed: the rows of a file are out of order.
         """
         for batch in batches:
             kinds = batch.column(KIND).to_numpy(zero_copy_only=False)
@@ -58,7 +59,7 @@ class ChangedRows:
             for kind, clause in sorted(set(zip(kinds.tolist(), numbers.tolist(), strict=True))):
                 if kind >= Kind.UPDATE:
                     of_clause = batch.filter(pa.array((kinds == kind) & (numbers == clause)))
-                    yield self._values(of_clause, Kind(kind), clause), partial(_called, of_clause.column(ROW_ID))
+                    yield self._values(of_clause, Kind(kind), clause), partial(_name_row, of_clause.column(ROW_ID))
 
     @property
     def counts(self) -> Changed:
@@ -71,21 +72,21 @@ class ChangedRows:
 
     def deletes(self) -> dict[str, dict[int, SortedEvents]]:
         """Returns the delete events of all rows that have passed, by partition and file number."""
-        found: dict[str, dict[int, SortedEvents]] = {}
+        events_by_partition: dict[str, dict[int, SortedEvents]] = {}
         for (partition, number), of_file in sorted(self._files.items()):
             events = of_file.sorter.finish()
             if len(events):
-                found.setdefault(partition, {})[number] = events
-        return found
+                events_by_partition.setdefault(partition, {})[number] = events
+        return events_by_partition
 
     def _values(self, rows: pa.RecordBatch, kind: Kind, clause: int) -> pa.Table:
-        """Returns the values of rows that one clause writes: new ones, and those that stay."""
-        given, names = value_columns(rows.schema.names), rows.schema.names
+        """Returns the values that a clause writes: new ones and unchanged ones."""
+        assigned, names = value_columns(rows.schema.names), rows.schema.names
         exact = rows.column(EXACT) if EXACT in names else None
         arrays: dict[str, pa.Array] = {}
         for place, column in enumerate(self._columns):
-            if (clause, place) in given:
-                arrays[column] = rows.column(given[clause, place])
+            if (clause, place) in assigned:
+                arrays[column] = rows.column(assigned[clause, place])
             elif kind is Kind.UPDATE and exact is not None and column in exact.type.names:
                 arrays[column] = pc.struct_field(exact, [exact.type.get_field_index(column)])
             elif column in names:
@@ -96,23 +97,23 @@ class ChangedRows:
         for place, of_file in _by_file(rows):
             if place not in self._files:
                 self._files[place] = _DeletedOfFile(sorter=EventSorter(self._scratch))
-            keys = keys_of([pc.struct_field(of_file.column(ROW_ID), [at]) for at in range(3)])
+            keys = build_keys([pc.struct_field(of_file.column(ROW_ID), [at]) for at in range(3)])
             acts = of_file.column(KIND).to_numpy() != Kind.NOTHING
             self._add(self._files[place], keys, acts)
 
     def _add(self, file: _DeletedOfFile, keys: KeyBlock, acts: Mask) -> None:
         known = np.concatenate([file.last, keys])
-        again = np.concatenate([[False], known[1:] == known[:-1]])[len(file.last) :]
-        if self._is_checked and again.any():
+        repeated = np.concatenate([[False], known[1:] == known[:-1]])[len(file.last) :]
+        if self._is_checked and repeated.any():
             raise Refused(
-                f"{self._table}: cardinality_violation: the row with ROW__ID {row_id_at(keys[again], 0)} matches several "
-                f"rows of the source, and which of them counts is not known; nothing was changed. Make them one row, or "
+                f"{self._table}: cardinality_violation: the row with ROW__ID {row_id_at(keys[repeated], 0)} matches several "
+                f"rows of the source, and it is unclear which one counts; nothing was changed. Merge them into one row, or "
                 f"set {CHECK} = false"
             )
-        if not is_sorted(np.concatenate([file.last, keys[~again]])):
-            raise VerificationFailed(f"{self._table}: changed rows came out of order; nothing was named, try again")
+        if not is_sorted(np.concatenate([file.last, keys[~repeated]])):
+            raise VerificationFailed(f"{self._table}: changed rows are out of order; nothing was published, try again")
         file.last = keys[-1:]
-        kept = keys[acts & ~again]
+        kept = keys[acts & ~repeated]
         file.sorter.add(pack_events(kept, np.full(len(kept), self._write_id, dtype=np.int64)))
 
 
@@ -129,14 +130,14 @@ def _clauses(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return numbers
 
 
-def _called(row_ids: pa.Array, row: int) -> str:
-    """Returns what messages call a row that is written."""
-    found = row_ids[row].as_py()
-    return "a new row" if found is None else "the row with ROW__ID ({writeid}, {bucketid}, {rowid})".format(**found)
+def _name_row(row_ids: pa.Array, row: int) -> str:
+    """Returns what messages call a written row."""
+    row_id = row_ids[row].as_py()
+    return "a new row" if row_id is None else "the row with ROW__ID ({writeid}, {bucketid}, {rowid})".format(**row_id)
 
 
 def _by_file(rows: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], pa.Table]]:
-    """Yields the partition and number of each file, with its rows in their order."""
+    """Yields the partition and number of each file, with its rows in order."""
     if not rows.num_rows:
         return
     places = [pc.struct_field(rows.column(FILE), [at]) for at in range(2)]

@@ -1,4 +1,4 @@
-"""Ordered operations on keys, and what is left of them in the end."""
+"""Reduces ordered operations on keys to their net changes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from compactor.tables.writing.row_change import Kind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetChanges:
-    """For each key, by its number: the places of its first and last operation, and what they mean together."""
+    """For each key, by number: the positions of its first and last operation, and their effect together."""
 
     first: Numbers
     last: Numbers
-    must_exist: Mask  #: the table has it; else it has none
-    remains: Mask  #: there is a row with it afterwards
+    must_exist: Mask  #: the table must have a row with the key, otherwise it must not
+    remains: Mask  #: a row with the key exists afterwards
 
 
-def net_changes(kinds: Numbers, keys: Numbers) -> NetChanges:
-    """Returns what is left of operations in their order.
+def compute_net_changes(kinds: Numbers, keys: Numbers) -> NetChanges:
+    """Returns the net changes of ordered operations.
 
     Args:
-        kinds: their ``Kind``.
-        keys: the numbers of their keys, from 0 on without gaps.
+        kinds: the ``Kind`` of each operation.
+        keys: the numbers of their keys, from 0 without gaps.
     """
     order = np.argsort(keys, kind="stable")
     first, last = (order[np.flatnonzero(np.diff(keys[order], **edge))] for edge in ({"prepend": -1}, {"append": -1}))
@@ -34,19 +34,18 @@ def net_changes(kinds: Numbers, keys: Numbers) -> NetChanges:
     )
 
 
-def pairs(keys: Numbers) -> tuple[Numbers, Numbers]:
-    """Returns the places of each operation and of the next one on the same key, for all that have a next one."""
+def find_pairs(keys: Numbers) -> tuple[Numbers, Numbers]:
+    """Returns the positions of consecutive operations on the same key: each one and its successor."""
     order = np.argsort(keys, kind="stable")
     same = keys[order][1:] == keys[order][:-1]
     return order[:-1][same], order[1:][same]
 
 
-def out_of_turn(kinds: Numbers, keys: Numbers) -> tuple[int, int] | None:
-    """Returns the first operation that the one before it on its key does not allow, behind that one: an insert of what is
-    there, or an update or delete of what is not."""
-    before, after = pairs(keys)
+def find_illegal_pair(kinds: Numbers, keys: Numbers) -> tuple[int, int] | None:
+    """Returns the first illegal pair of operations on a key: an insert of an existing row, or a change of a missing one."""
+    before, after = find_pairs(keys)
     wrong = (kinds[after] == Kind.INSERT) != (kinds[before] == Kind.DELETE)
     if not wrong.any():
         return None
-    found = np.argmin(after[wrong])
-    return int(before[wrong][found]), int(after[wrong][found])
+    earliest = np.argmin(after[wrong])
+    return int(before[wrong][earliest]), int(after[wrong][earliest])

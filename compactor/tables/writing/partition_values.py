@@ -1,4 +1,4 @@
-"""Rows divided by the partitions that their values name, as Hive names them."""
+"""Divides rows by partition, and names the partitions like Hive."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from compactor.base.errors import NotSupported
 from compactor.tables.filters.partition_constants import char_length
 from compactor.tables.writing.shape import Shape
 
-_ROW = ":row"  #: a column of our own; no name of a column has the sign in Hive
-#: Hive's types whose values as texts are the same in all writers.
+_ROW = ":row"  #: a column of our own; column names cannot have this sign in Hive
+#: Hive types whose values all writers render in the same way.
 _NAMED = ("tinyint", "smallint", "int", "bigint", "string", "varchar", "char", "date", "boolean")
 
 
-def partition_of_rows(table: Shape, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yields the name of each partition among conformed rows, with its rows without the partition columns.
+def divide_by_partition(table: Shape, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yields the name of each partition among fitted rows, with its rows without the partition columns.
 
-    A table without partitions has one, without a name. NULL and the empty text are in the default partition.
+    A table without partitions has a single one named "". NULL and the empty text belong to the default partition.
 
     Raises:
-        NotSupported: a partition column has a type whose values different writers name differently.
+        NotSupported: writers differ in how they render values of a partition column's type.
     """
     count = len(table.columns)
     plain = rows.select(range(count))
@@ -37,8 +37,8 @@ def partition_of_rows(table: Shape, rows: pa.Table) -> Iterator[tuple[str, pa.Ta
         yield part_name(keys, [group[key] for key in keys]), plain.take(pa.array(group[f"{_ROW}_list"], pa.int64()))
 
 
-def partition_of_values(table: Shape, values: pa.Table) -> str:
-    """Returns the name of the partition of one row of conformed partition columns."""
+def name_partition(table: Shape, values: pa.Table) -> str:
+    """Returns the name of the partition for a row of fitted partition columns."""
     texts = [_texts(table, place, values.column(place))[0].as_py() for place in range(len(table.partition_keys))]
     return part_name([key.name for key in table.partition_keys], texts)
 
@@ -47,10 +47,10 @@ def _texts(table: Shape, place: int, values: pa.ChunkedArray) -> pa.ChunkedArray
     key = table.partition_keys[place]
     if key.type.partition("(")[0].strip().lower() not in _NAMED:
         raise NotSupported(
-            f"{table}: partition column {key.name} is a {key.type}, whose values writers name differently; rows are not "
-            "written into such partitions here"
+            f"{table}: partition column {key.name} is a {key.type}, whose values writers render differently; we do not "
+            "write into such partitions"
         )
     texts = values.cast(pa.string())
     if (width := char_length(key.type)) is not None:
-        texts = pc.utf8_rpad(texts, width)  # as Hive names them, one of blanks alone among them
+        texts = pc.utf8_rpad(texts, width)  # as in Hive, also if the value is all blanks
     return pc.if_else(pc.equal(pc.fill_null(texts, ""), ""), DEFAULT_PARTITION, texts)

@@ -1,4 +1,4 @@
-"""The change of one row, by an UPDATE, DELETE or MERGE, as it travels to those who write it; see ``changed_rows``."""
+"""The change of a row by an UPDATE, DELETE or MERGE, in the form in which writers receive it; see ``merge_check``."""
 
 from __future__ import annotations
 
@@ -9,36 +9,37 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 KIND = "row__change"  #: the column of ``Kind``
-CLAUSE = "row__clause"  #: the column of the number of the clause that changes a row; without it there is one, number 0
-FILE = "row__file"  #: the column of the file that holds the row: its partition, "" without one, and its number
+CLAUSE = "row__clause"  #: the column of the number of the clause that changes a row; without it the number is 0
+FILE = "row__file"  #: the column of the file that holds the row: its partition ("" without one) and its number
 FILE_TYPE = pa.struct([pa.field("partition", pa.string()), pa.field("number", pa.int32())])
-EXACT = "row__exact"  #: a struct of the row's timestamps with all of their digits, by column
+EXACT = "row__exact"  #: the column of a struct with the row's timestamps, by column, with all their digits
 CHECK = "hive.merge.cardinality.check"
-
 
 _VALUE = "row__value"
 
 
 def value_column(place: int, clauses: Iterable[int]) -> str:
-    """Returns the name of the column of new values, in the types that they have there, which ``clauses`` give to the table's
-    column at ``place``."""
+    """Returns the name of a column of new values for the table's column at ``place``, which ``clauses`` assign.
+
+    Its values have the types of their expressions. Example: ``row__value_2_0_1`` for column 2 of clauses 0 and 1.
+    """
     return "_".join([_VALUE, *map(str, (place, *clauses))])
 
 
 def value_columns(names: Iterable[str]) -> dict[tuple[int, int], str]:
-    """Returns those of ``names`` that ``value_column`` made, by clause and place."""
-    found: dict[tuple[int, int], str] = {}
+    """Returns those of ``names`` that are from ``value_column``, by clause and place."""
+    columns: dict[tuple[int, int], str] = {}
     for name in names:
         if name.startswith(f"{_VALUE}_"):
             place, *clauses = map(int, name.removeprefix(f"{_VALUE}_").split("_"))
-            found |= {(clause, place): name for clause in clauses}
-    return found
+            columns |= {(clause, place): name for clause in clauses}
+    return columns
 
 
 class Kind(enum.IntEnum):
-    """The change of one row."""
+    """The kinds of changes to a row."""
 
-    NOTHING = 0  #: matched, and left as it is; it counts for the check alone
+    NOTHING = 0  #: matched but unchanged; it only counts for the cardinality check
     DELETE = 1
     UPDATE = 2
     INSERT = 3
@@ -54,9 +55,10 @@ class Changed:
 
     @classmethod
     def total(cls, parts: Iterable[Changed]) -> Changed:
-        every = list(parts)
+        """Returns the sums of ``parts``."""
+        changes = list(parts)
         return cls(
-            deleted=sum(one.deleted for one in every),
-            updated=sum(one.updated for one in every),
-            inserted=sum(one.inserted for one in every),
+            deleted=sum(change.deleted for change in changes),
+            updated=sum(change.updated for change in changes),
+            inserted=sum(change.inserted for change in changes),
         )

@@ -1,4 +1,4 @@
-"""A table as those who write its rows need to know it: no more than may travel to other processes."""
+"""The description of a table that its writers need, small enough to send to other processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class NamedType(Protocol):
-    """A column's name, and its type as Hive writes it."""
+    """A column's name and Hive type."""
 
     @property
     def name(self) -> str: ...
@@ -18,7 +18,7 @@ class NamedType(Protocol):
 
 
 class Shape(Protocol):
-    """A table, as the metastore describes it or as a ``TravellingShape``; its text is its name."""
+    """A table, as the metastore describes it or as a ``TravellingShape``; ``str`` returns its name."""
 
     @property
     def columns(self) -> Sequence[NamedType]: ...
@@ -41,7 +41,7 @@ class Shape(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TravellingColumn:
-    """See ``NamedType``."""
+    """A column that can be sent to other processes; see ``NamedType``."""
 
     name: str
     type: str
@@ -49,7 +49,7 @@ class TravellingColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TravellingShape:
-    """See ``Shape``."""
+    """A table that can be sent to other processes; see ``Shape``."""
 
     name: str
     columns: tuple[TravellingColumn, ...]
@@ -60,7 +60,7 @@ class TravellingShape:
     row_type: str
 
     @classmethod
-    def of(cls, table: Shape) -> TravellingShape:
+    def from_table(cls, table: Shape) -> TravellingShape:
         return cls(
             name=str(table),
             columns=_columns(table.columns),
@@ -75,5 +75,5 @@ class TravellingShape:
         return self.name
 
 
-def _columns(found: Sequence[NamedType]) -> tuple[TravellingColumn, ...]:
-    return tuple(TravellingColumn(name=one.name, type=one.type) for one in found)
+def _columns(columns: Sequence[NamedType]) -> tuple[TravellingColumn, ...]:
+    return tuple(TravellingColumn(name=column.name, type=column.type) for column in columns)

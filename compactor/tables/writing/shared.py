@@ -1,4 +1,4 @@
-"""A statement whose rows other processes write: begun here, and finished with what they have staged."""
+"""Begins a statement whose rows other processes write, and finishes it with the files they have staged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from compactor.rows.remote_source import open_source
 from compactor.storage.protocol import Storage
 from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
-from compactor.tables.writing.append import locations_of, must_be_writable
+from compactor.tables.writing.append import find_locations, must_be_writable
 from compactor.tables.writing.insert_files import WaitingRows, write_inserts
 from compactor.tables.writing.shape import TravellingShape
 from compactor.tables.writing.shared_statement import SharedStatement
@@ -36,20 +36,21 @@ from compactor.tables.writing.written_part import WrittenPart
 def begin(
     txn: Transaction, table: Table, operation: WriteOperation, time_zone: str | None
 ) -> tuple[WriteStatement, SharedStatement]:
-    """Begins an append (INSERT) or overwrite (UPDATE) of ``table``, the only statement on it in its transaction; returns
-    it, and what its writers need to know.
+    """Begins an append (INSERT) or overwrite (UPDATE) of ``table``; returns the statement, and what its writers need.
+
+    It must be the only statement on the table in its transaction.
 
     Raises:
-        NotSupported: the table is none that is written here.
+        NotSupported: we do not write such a table.
         LockNotGranted: somebody holds a conflicting lock.
-        WriteConflict: as with ``append.overwrite``.
+        WriteConflict: as for ``append.overwrite``.
     """
     must_be_writable(txn.site, table)
     if operation is WriteOperation.UPDATE:
         txn.lock_for_overwriting(table, None)
     statement = txn.begin_statement_of_rows(table, operation)
     work = SharedStatement(
-        table=TravellingShape.of(table),
+        table=TravellingShape.from_table(table),
         attempts=txn.pending.attempts(statement.location),
         write_id=statement.write_id,
         calendar=JULIAN if is_hive_4(txn.site) else 0,
@@ -59,30 +60,29 @@ def begin(
 
 
 def finish(txn: Transaction, statement: WriteStatement, parts: Sequence[WrittenPart]) -> int:
-    """Takes what the writers have staged as the statement's directories, one set of parts for each writer; returns how many
-    rows they are.
+    """Accepts the staged files of all writers as directories of the statement; returns the number of rows.
 
     Raises:
-        VerificationFailed: a file is not as long as its writer said.
-        Refused: they belong to too many partitions, or to one that cannot be added.
+        VerificationFailed: a file does not have the length that its writer reported.
+        Refused: the rows belong to too many partitions, or to a partition that cannot be added.
     """
     table = statement.table
-    of_partition: dict[str, list[WrittenPart]] = defaultdict(list)
-    for part in sorted(parts, key=lambda one: one.statement_id):
-        of_partition[part.partition].append(part)
+    by_partition: dict[str, list[WrittenPart]] = defaultdict(list)
+    for part in sorted(parts, key=lambda part: part.statement_id):
+        by_partition[part.partition].append(part)
     if statement.operation is WriteOperation.UPDATE and not table.is_partitioned:
-        of_partition.setdefault("", [])  # whatever was there is gone
+        by_partition.setdefault("", [])  # an empty base replaces the old rows
     locations: Mapping[str, str] = {"": statement.location}
     if table.is_partitioned:
-        locations = locations_of(txn, statement, of_partition)
+        locations = find_locations(txn, statement, by_partition)
         txn.check_partitions(table, locations)
-    for name, of_one in of_partition.items():
+    for name, parts_there in by_partition.items():
         if statement.operation is WriteOperation.INSERT:
-            _append(txn, statement, locations[name], of_one)
+            _append(txn, statement, locations[name], parts_there)
         else:
-            _overwrite(txn, statement, locations[name], of_one)
+            _overwrite(txn, statement, locations[name], parts_there)
     if table.is_partitioned:
-        txn.pending.let_go(statement.location)  # before the component goes for which it would be swept (PROTOCOL 14.16)
+        txn.pending.let_go(statement.location)  # while its component still protects it from sweeping (PROTOCOL 14.16)
         txn.record_partitions(statement, locations)
     return sum(part.rows for part in parts)
 
@@ -97,23 +97,26 @@ def _append(txn: Transaction, statement: WriteStatement, location: str, parts: I
 
 
 def _overwrite(txn: Transaction, statement: WriteStatement, location: str, parts: Sequence[WrittenPart]) -> None:
-    """Stages a base. It has one file of each number: those of several writers are put together, stripe by stripe."""
+    """Stages a base. It has one file of each number, so files of several writers are concatenated by stripes."""
     acid = Base(write_id=statement.write_id)
     if len(parts) == 1:
         txn.pending.accept_from(location, acid, parts[0].directory, parts[0].outputs)
         return
-    of_number: dict[int, list[Output]] = defaultdict(list)
+    by_number: dict[int, list[Output]] = defaultdict(list)
     for part in parts:
         for output in part.outputs:
-            of_number[output.number].append(output)
+            by_number[output.number].append(output)
     storage = txn.site.storage
     home = txn.pending.attempt(location, acid)
     with attempt_folder(storage, home) as folder:
-        outputs = [_together(storage, statement.table, of_one, folder) for _, of_one in sorted(of_number.items())]
-        txn.pending.accept(location, acid, outputs or [_empty(folder, statement)], home)
+        outputs = [
+            _concatenate(storage, statement.table, outputs_there, folder)
+            for _, outputs_there in sorted(by_number.items())
+        ]
+        txn.pending.accept(location, acid, outputs or [_write_empty(folder, statement)], home)
 
 
-def _empty(folder: str, statement: WriteStatement) -> Output:
+def _write_empty(folder: str, statement: WriteStatement) -> Output:
     return write_inserts(
         folder,
         statement.table,
@@ -124,32 +127,32 @@ def _empty(folder: str, statement: WriteStatement) -> Output:
     )
 
 
-def _together(storage: Storage, table: Table, outputs: Sequence[Output], folder: str) -> Output:
-    """Writes the stripes of files of one number, in the order of their writers, to one file."""
+def _concatenate(storage: Storage, table: Table, outputs: Sequence[Output], folder: str) -> Output:
+    """Concatenates the stripes of files of one number, in the order of their writers."""
     number = outputs[0].number
     path = os.path.join(folder, BucketFile(number=number).name)
     types = acid_types(parse_hive_type(table.row_type))
     filters: list[StripeFilters] = []
     for output in reversed(outputs):
-        with closing(_opened(storage, output)) as source:
+        with closing(_open(storage, output)) as source:
             tail = read_tail(source)
             filters += [stripe_filters(source, tail, number) for number in range(len(tail.stripes))]
     like = replace(tail, stripes=(), stripe_statistics=(), statistics=(), user_metadata={}, rows=0)
     like = replace(like, filters=common_filters(filters, [], types))
-    made = concatenate(
-        [EncodedFile(opener=partial(_opened, storage, output)) for output in outputs],
+    concatenated = concatenate(
+        [EncodedFile(opener=partial(_open, storage, output)) for output in outputs],
         Target(storage=storage, home=folder, path=path, sees_all=True),
         like=like,
         types=types,
     )
-    return output_of(DeltaKind.INSERT, path, number, made.written)
+    return output_of(DeltaKind.INSERT, path, number, concatenated.written)
 
 
-def _opened(storage: Storage, output: Output) -> Closable:
+def _open(storage: Storage, output: Output) -> Closable:
     source = open_source(storage, output.path)
     if source.length != output.length:
         source.close()
         raise VerificationFailed(
-            f"{output.path}: {source.length} bytes, its writer wrote {output.length}; nothing was named"
+            f"{output.path} has {source.length} bytes, but its writer wrote {output.length}; nothing was published"
         )
     return source

@@ -1,4 +1,4 @@
-"""An UPDATE, DELETE or MERGE whose rows other processes change: begun here, and finished with what they have staged."""
+"""Begins an UPDATE, DELETE or MERGE whose rows other processes change, and finishes it with the files they have staged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compactor.tables.reading.scan_planning import must_be_readable, partitions_
 from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.transactions.lock_kinds import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
-from compactor.tables.writing.append import locations_of, must_be_writable
+from compactor.tables.writing.append import find_locations, must_be_writable
 from compactor.tables.writing.assignments import must_be_assignable
 from compactor.tables.writing.shape import TravellingShape
 from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
@@ -27,7 +27,7 @@ from compactor.tables.writing.written_part import ChangedPart, WrittenPart
 class Intent:
     """The kinds of changes that a statement makes, and the columns that it assigns, in any case.
 
-    ``assigns`` is None for one that updates nothing. With ``is_checked`` a row may be matched once at most.
+    ``assigns`` is None if it updates nothing. With ``is_checked``, a row may be matched only once.
     """
 
     deletes: bool = False
@@ -38,7 +38,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeStatements:
-    """The statements of a change within its transaction: one that deletes, one that inserts, or both."""
+    """The statements of a change in its transaction: one that deletes, one that inserts, or both."""
 
     deleting: WriteStatement | None
     inserting: WriteStatement | None
@@ -49,7 +49,7 @@ class ChangeStatements:
 
     @property
     def every(self) -> tuple[WriteStatement, ...]:
-        return tuple(one for one in self.both if one is not None)
+        return tuple(statement for statement in self.both if statement is not None)
 
 
 def begin_changes(
@@ -61,16 +61,16 @@ def begin_changes(
 ) -> tuple[ChangeStatements, SharedChange]:
     """Begins a change of ``table``, the only one of its transaction; returns its statements, and what its writers need.
 
-    Its lock is that of an UPDATE. One that adds rows where it finds none keeps every other writer out, as an upsert does: of
-    two that only share the lock, both would add what neither sees.
+    It takes the lock of an UPDATE. A change that adds missing rows excludes all other writers, as an upsert does: of two
+    that only share the lock, both would add the row that neither sees.
 
     Args:
-        others: what the statement reads besides.
-        time_zone: in which an instant becomes a timestamp of Hive, which has no zone.
+        others: the tables or partitions that the statement also reads.
+        time_zone: the zone in which an instant becomes a timestamp of Hive, which has no zone.
 
     Raises:
-        NotSupported: the table is none that is written here, or a partition or bucketing column is assigned.
-        NotFound: a column that is assigned does not exist.
+        NotSupported: we do not write such a table, or a partition or bucketing column is assigned.
+        NotFound: an assigned column does not exist.
         LockNotGranted: somebody holds a conflicting lock.
     """
     must_be_readable(table)
@@ -87,7 +87,7 @@ def begin_changes(
     )
     first = statements.every[0]
     rows = SharedStatement(
-        table=TravellingShape.of(table),
+        table=TravellingShape.from_table(table),
         attempts=txn.pending.attempts(first.location),
         write_id=first.write_id,
         calendar=JULIAN if is_hive_4(txn.site) else 0,
@@ -97,44 +97,46 @@ def begin_changes(
 
 
 def finish_changes(txn: Transaction, statements: ChangeStatements, parts: Iterable[ChangedPart]) -> None:
-    """Takes what the writers have staged as the directories of their statements.
+    """Accepts the staged files of the writers as directories of their statements.
 
     Raises:
-        VerificationFailed: a file is not as long as its writer said.
-        Refused: new rows belong to too many partitions, or to one that cannot be added.
+        VerificationFailed: a file does not have the length that its writer reported.
+        Refused: new rows belong to too many partitions, or to a partition that cannot be added.
     """
-    every = [part for one in parts for part in one.parts]
+    staged = [part for changed in parts for part in changed.parts]
     locations = {}
     for statement in statements.every:
         kind = DeltaKind.DELETE if statement is statements.deleting else DeltaKind.INSERT
-        locations[kind] = _accepted(txn, statement, [part for part in every if part.kind is kind])
-    for statement, of_statement in zip(statements.every, locations.values(), strict=True):
+        locations[kind] = _accept(txn, statement, [part for part in staged if part.kind is kind])
+    for statement, places in zip(statements.every, locations.values(), strict=True):
         if statement.table.is_partitioned:
-            txn.pending.let_go(statement.location)  # before the component for which it would be swept (PROTOCOL 14.16)
-            txn.record_partitions(statement, of_statement)
+            txn.pending.let_go(
+                statement.location
+            )  # while its component still protects it from sweeping (PROTOCOL 14.16)
+            txn.record_partitions(statement, places)
 
 
-def _accepted(txn: Transaction, statement: WriteStatement, parts: Sequence[WrittenPart]) -> Mapping[str, str]:
-    """Takes the parts of one statement; returns the locations of their partitions."""
+def _accept(txn: Transaction, statement: WriteStatement, parts: Sequence[WrittenPart]) -> Mapping[str, str]:
+    """Accepts the parts of one statement; returns the locations of their partitions."""
     table = statement.table
     locations: Mapping[str, str] = {"": statement.location}
     if table.is_partitioned:
         names = {part.partition for part in parts}
         is_new = statement.operation is WriteOperation.INSERT
-        locations = locations_of(txn, statement, names) if is_new else _known(txn, table, names)
+        locations = find_locations(txn, statement, names) if is_new else _existing_locations(txn, table, names)
         txn.check_partitions(table, locations)
-    of_partition: dict[str, list[WrittenPart]] = defaultdict(list)
-    for part in sorted(parts, key=lambda one: one.statement_id):
-        of_partition[part.partition].append(part)
-    for partition, of_one in of_partition.items():
-        for part in of_one:
+    by_partition: dict[str, list[WrittenPart]] = defaultdict(list)
+    for part in sorted(parts, key=lambda part: part.statement_id):
+        by_partition[part.partition].append(part)
+    for partition, parts_there in by_partition.items():
+        for part in parts_there:
             txn.pending.accept_from(locations[partition], _delta(statement, part), part.directory, part.outputs)
     return locations
 
 
-def _known(txn: Transaction, table: Table, names: Collection[str]) -> Mapping[str, str]:
-    found = {part.name: part for part in txn.partitions(table)}
-    return {name: path_of(txn.site.storage, table, found[name]) for name in sorted(names)}
+def _existing_locations(txn: Transaction, table: Table, names: Collection[str]) -> Mapping[str, str]:
+    partitions = {part.name: part for part in txn.partitions(table)}
+    return {name: path_of(txn.site.storage, table, partitions[name]) for name in sorted(names)}
 
 
 def _delta(statement: WriteStatement, part: WrittenPart) -> Delta:

@@ -1,4 +1,4 @@
-"""A statement whose rows several processes write, as it travels to them; see ``part_files``."""
+"""A statement whose rows several processes write, in the form that is sent to them; see ``part_files``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compactor.tables.writing.shape import TravellingShape
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedStatement:
-    """A statement whose rows several processes write; they stage below ``attempts``, a directory of their user alone."""
+    """A statement whose rows several processes write; they stage below ``attempts``, which only their user can read."""
 
     table: TravellingShape
     attempts: str
@@ -21,7 +21,7 @@ class SharedStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedChange:
-    """A statement that changes rows by several processes. With ``is_checked`` a row may be matched once at most."""
+    """A statement that changes rows in several processes. With ``is_checked``, a row may be matched only once."""
 
     rows: SharedStatement
     is_checked: bool

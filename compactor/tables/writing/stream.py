@@ -1,6 +1,6 @@
-"""A stream: a writer of many small commits, each with a delta of its own, whose transactions are opened in batches.
+"""A stream: many small commits, each with its own delta; its transactions are opened in batches.
 
-Each commit stages its rows and names them within the committing database transaction, as ``append`` does.
+Each commit stages its rows and publishes them within the committing database transaction, as ``append`` does.
 """
 
 from __future__ import annotations
@@ -19,16 +19,23 @@ from compactor.site.mode import must_write
 from compactor.site.periodic import Periodic
 from compactor.site.site import Site
 from compactor.tables.transactions.batch import AGE_S, Batch, next_batch_size
-from compactor.tables.writing.append import How, Rows, conformed, must_be_writable, stage_rows, static_partition
-from compactor.tables.writing.divided import divided
+from compactor.tables.writing.append import (
+    Rows,
+    WriteOptions,
+    conform_rows,
+    find_static_partition,
+    must_be_writable,
+    stage_rows,
+)
+from compactor.tables.writing.divided import divide_rows
 from compactor.tables.writing.insert_files import WaitingRows
 
-_TRIES = 3  #: of a commit whose write ID was drawn before somebody overwrote the table
+_TRIES = 3  #: for a commit whose write ID was allocated before somebody overwrote the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The commits of a stream so far, the rows in them, and the transaction and write ID of the last one."""
+    """The commits of a stream so far, their rows, and the transaction and write ID of the last one."""
 
     commits: int = 0
     rows: int = 0
@@ -41,54 +48,55 @@ class Committed:
 
 
 class Stream:
-    """An open stream; see ``Table.stream``. One thread at a time writes or commits, others wait."""
+    """An open stream; see ``Table.stream``. Only one thread at a time writes or commits; others wait."""
 
-    def __init__(self, site: Site, table: Table, how: How, scratch: str) -> None:
-        self._site, self._table, self._how, self._scratch = site, table, how, scratch
-        self._partition = static_partition(table, how)
+    def __init__(self, site: Site, table: Table, options: WriteOptions, scratch: str) -> None:
+        self._site, self._table, self._options, self._scratch = site, table, options, scratch
+        self._partition = find_static_partition(table, options)
         self._waiting: dict[str, dict[int, WaitingRows]] = {}
         self._batch: Batch | None = None
         self._size = 1
         self._unknown: CommitUnknown | None = None
         self._is_closed = False
         self._lock = threading.RLock()
-        self.committed = Committed()  #: what is certainly committed
+        self.committed = Committed()  #: everything that is certainly committed
 
     @property
     def waiting_rows(self) -> int:
-        """The number of rows that were written and are not committed."""
-        return sum(one.rows for of_number in self._waiting.values() for one in of_number.values())
+        """The number of rows that were written but not committed."""
+        return sum(file.rows for files in self._waiting.values() for file in files.values())
 
     def write(self, rows: Rows) -> int:
-        """Takes rows for the next commit, and returns how many they are. They wait in memory, beyond 64 MB a file on disk.
-        If an error is raised none of ``rows`` is taken.
+        """Takes rows for the next commit, and returns their number.
+
+        They wait in memory, or on disk beyond 64 MB for each file. If an error is raised, none of ``rows`` is taken.
 
         Raises:
-            NotConforming: a column or value is not the table's; the message names it.
-            NotSupported: the type of a column is not written here.
-            Refused: the stream is closed, or it is not known whether its last commit was done.
+            NotConforming: a column or value does not fit the table; the message names it.
+            NotSupported: we do not write such a column.
+            Refused: the stream is closed, or the outcome of its last commit is unknown.
         """
         with self._lock:
             self._must_be_usable()
-            found = divided(self._table, conformed(self._table, rows, self._how), self._scratch)
-            for name, of_number in found.items():
-                for number, of_file in of_number.items():
-                    self._waiting.setdefault(name, {}).setdefault(number, WaitingRows()).take(of_file, self._scratch)
-            return sum(one.rows for of_number in found.values() for one in of_number.values())
+            parts = divide_rows(self._table, conform_rows(self._table, rows, self._options), self._scratch)
+            for name, files in parts.items():
+                for number, file in files.items():
+                    self._waiting.setdefault(name, {}).setdefault(number, WaitingRows()).take(file, self._scratch)
+            return sum(file.rows for files in parts.values() for file in files.values())
 
     def commit(self) -> int:
-        """Commits the rows that wait, and returns how many they were; does nothing if there are none.
+        """Commits the waiting rows, and returns their number; does nothing if there are none.
 
-        After an error the rows still wait, and ``commit`` may be called again, or ``discard``; but not after
-        ``CommitUnknown``, nor after an interrupt. Each error has a note that says what is committed.
+        After an error the rows still wait, and ``commit`` or ``discard`` may be called; but not after ``CommitUnknown`` or
+        an interrupt. Each error has a note that says what is committed.
 
         Raises:
             LockNotGranted: somebody holds a conflicting lock for longer than compactor.lock.wait.
             LockLost, TransactionAborted: the transaction timed out, or somebody aborted it or removed its lock.
-            Refused: rows belong to too many partitions, or to one that cannot be added; the table was altered; its mode is
-                observe; the stream is closed.
+            Refused: rows belong to too many partitions, or to a partition that cannot be added; the table was altered; its
+                mode is observe; the stream is closed.
             StorageError, DatabaseUnavailable: nothing was committed.
-            CommitUnknown: the answer to the commit was lost. The stream is of no use any more.
+            CommitUnknown: the answer to the commit was lost. The stream cannot be used any more.
         """
         with self._lock:
             self._must_be_usable()
@@ -103,13 +111,13 @@ class Stream:
                 error.add_note(f"{self._table}: the stream has committed {self.committed}; {count} rows wait")
                 raise
             except BaseException as error:
-                # such as Ctrl-C, perhaps just behind the commit: a second commit would double its rows
+                # an interrupt such as Ctrl-C may come just after the commit; a second commit would double its rows
                 self._unknown = CommitUnknown(f"{type(error).__name__} came between")
                 raise
             return count
 
     def discard(self) -> int:
-        """Forgets the rows that wait, and returns how many they were."""
+        """Drops the waiting rows, and returns their number."""
         with self._lock:
             count = self.waiting_rows
             self._waiting.clear()
@@ -118,7 +126,7 @@ class Stream:
             return count
 
     def close(self) -> None:
-        """Gives back what is open, and forgets the rows that wait."""
+        """Gives back open transactions, and drops the waiting rows."""
         with self._lock:
             if not self._is_closed:
                 self._drop_batch()
@@ -126,7 +134,7 @@ class Stream:
                 self._is_closed = True
 
     def rest(self) -> None:
-        """Gives back the transactions of a batch that is over, unless a commit is going on."""
+        """Gives back the transactions of a batch that is over, unless a commit is running."""
         if self._lock.acquire(blocking=False):
             try:
                 if self._batch is not None and self._batch.is_over:
@@ -144,14 +152,14 @@ class Stream:
             )
 
     def _commit(self, count: int) -> None:
-        for left in reversed(range(_TRIES)):
+        for remaining in reversed(range(_TRIES)):
             try:
                 self._commit_in(self._usable_batch(), count)
                 break
             except WriteConflict:
-                if not left:
+                if not remaining:
                     raise
-                self._drop_batch()  # those of its write IDs are all below the base
+                self._drop_batch()  # all its write IDs are below the base
         self._waiting = {}
         self._remove_files()
 
@@ -189,7 +197,7 @@ class Stream:
 
 
 class _Rest(Periodic):
-    """Gives back the transactions of a stream that is idle, as soon as their batch is over."""
+    """Gives back the transactions of an idle stream as soon as their batch is over."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__("stream-rest", AGE_S)
@@ -201,18 +209,18 @@ class _Rest(Periodic):
 
 
 @contextmanager
-def streaming(site: Site, table: Table, how: How) -> Iterator[Stream]:
+def open_stream(site: Site, table: Table, options: WriteOptions) -> Iterator[Stream]:
     """Opens a stream into ``table`` until the block ends; see ``Table.stream``."""
     must_write(site.settings_for(table), str(table))
     must_be_writable(site, table)
     with tempfile.TemporaryDirectory(prefix="compactor-stream-") as scratch:
-        stream = Stream(site, table, how, scratch)
+        stream = Stream(site, table, options, scratch)
         try:
             with _Rest(stream):
                 yield stream
-            if left := stream.waiting_rows:
+            if lost := stream.waiting_rows:
                 raise Refused(
-                    f"{table}: {left} rows were written into the stream and not committed, and are gone; it has committed "
+                    f"{table}: {lost} rows were written into the stream but not committed, and are lost; it has committed "
                     f"{stream.committed}; call commit() or discard() before its end"
                 )
         finally:

@@ -1,6 +1,6 @@
-"""A small writer: turns Arrow data into a delta or delete delta, as one statement of a transaction does.
+"""A small writer for tests and tools: writes Arrow data as a delta or delete delta of a statement.
 
-The metastore's side (transaction, lock, write ID, component) comes first and is up to the caller.
+The caller does the metastore's part (transaction, lock, write ID, component) first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from compactor.orc.format.tail import empty_tail
 from compactor.orc.format.types import acid_types
 from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.snapshot_reader import ROW_ID_COLUMNS
-from compactor.tables.writing.delete_files import keys_of, write_deleted
+from compactor.tables.writing.delete_files import build_keys, write_deleted
 from compactor.tables.writing.insert_files import encode_inserts
 
 
@@ -36,11 +36,11 @@ def write_rows(
     number: int = 0,
     compression: Compression = Compression.ZLIB,
 ) -> WrittenFile:
-    """Writes ``rows``, the table's columns in their order, as file ``number`` of the statement's delta below ``location``.
+    """Writes ``rows``, the table's columns in order, as file ``number`` of the statement's delta below ``location``.
 
     Raises:
-        StorageError: the directory or file can't be made, or the file exists.
-        NotLossless: a column can't be written as the table's type.
+        StorageError: the directory or file cannot be created, or the file exists.
+        NotLossless: a column cannot be written as the table's type.
     """
     types = acid_types(parse_hive_type(row_type))
     path = _path(location, DeltaKind.INSERT, write_id, statement_id, number)
@@ -60,17 +60,17 @@ def write_deletes(
     """Writes delete events for the rows with these ROW__IDs, as file ``number`` of the statement's delete delta.
 
     Args:
-        row_ids: has the columns ``writeid``, ``bucketid``, ``rowid`` as ``read_snapshot`` returns them; others are
-            ignored. ``number`` must be that of the file that holds the rows, or the events are dead.
+        row_ids: has the columns ``writeid``, ``bucketid``, ``rowid`` as ``read_snapshot`` returns them; other columns are
+            ignored. ``number`` must be the number of the file that holds the rows, otherwise the events have no effect.
     """
     path = _path(location, DeltaKind.DELETE, write_id, statement_id, number)
-    keys = keys_of([row_ids[name] for name in ROW_ID_COLUMNS])
+    keys = build_keys([row_ids[name] for name in ROW_ID_COLUMNS])
     events = DeleteEvents.from_blocks([(keys, np.full(len(keys), write_id, dtype=np.int64))])
     return write_deleted(path, row_type, events)
 
 
 def _path(location: str, kind: DeltaKind, write_id: WriteId, statement_id: int, number: int) -> str:
-    """Makes the statement's directory with its version file, and returns the path of its data file."""
+    """Creates the statement's directory with its version file, and returns the path of its data file."""
     delta = Delta(kind=kind, min_write_id=write_id, max_write_id=write_id, statement_id=statement_id)
     folder = os.path.join(location, delta.name)
     try:
@@ -78,8 +78,8 @@ def _path(location: str, kind: DeltaKind, write_id: WriteId, statement_id: int, 
         with suppress(FileExistsError), open(os.path.join(folder, ACID_VERSION_FILE), "xb") as file:
             file.write(ACID_VERSION)
     except OSError as error:
-        raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
+        raise StorageError(f"{folder}: cannot be created: {error.strerror}") from error
     path = os.path.join(folder, BucketFile(number=number).name)
     if os.path.lexists(path):
-        raise StorageError(f"{path}: is there already; a statement writes each of its files once, and nothing over it")
+        raise StorageError(f"{path} exists already; a statement writes each of its files only once")
     return path

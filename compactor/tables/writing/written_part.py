@@ -1,4 +1,4 @@
-"""The files that one of several writers has staged, as they travel back to whoever names them; see ``part_files``."""
+"""The files that one of several writers has staged, in the form that is sent to the driver; see ``part_files``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from compactor.tables.writing.row_change import Changed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """The rows or delete events that one writer has staged for one partition, "" in a table without any: ``directory``,
-    with its files."""
+    """The rows or delete events that a writer has staged for one partition ("" for a table without partitions).
+
+    ``directory`` holds the files ``outputs``.
+    """
 
     partition: str
     statement_id: int
@@ -27,7 +29,7 @@ class WrittenPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedPart:
-    """The parts that one writer has staged, and the numbers of rows in them."""
+    """The parts that a writer has staged, and the numbers of changed rows in them."""
 
     parts: tuple[WrittenPart, ...]
     counts: Changed

@@ -371,7 +371,7 @@ def test_what_no_statement_may_do_is_refused_and_leaves_no_transaction(
         acid("db.nothing").delete()
     with pytest.raises(Refused, match="no clause"):
         ours.merge(spark.range(3), "i = id").execute()
-    with pytest.raises(NotConforming, match=r"column v: the row with ROW__ID .*'much': it is no value"):
+    with pytest.raises(NotConforming, match=r"column v: the row with ROW__ID .*'much': it is not a value"):
         ours.update("i = 7", {"v": "if(i = 7, 'much', '1')"})
     moved = spark.createDataFrame([(7, 0, "0")], "i long, v int, p string")
     with pytest.raises(NotConforming, match="column p decides in which partition"):

@@ -52,5 +52,5 @@ def test_types_with_a_like_of_hives_get_it() -> None:
     "kind", [pa.uint64(), pa.timestamp("us", "UTC"), pa.decimal256(60, 2), pa.time32("s"), pa.null()]
 )
 def test_types_without_one_are_refused_by_column(kind: Any) -> None:
-    with pytest.raises(NotSupported, match=r"d\.t: column c is a .* no equal in Hive"):
+    with pytest.raises(NotSupported, match=r"d\.t: column c is a .* no equivalent in Hive"):
         hive_columns("d.t", pa.schema([("c", kind)]))

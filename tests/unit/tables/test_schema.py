@@ -31,7 +31,7 @@ def test_columns_come_in_the_tables_order_and_partition_columns_last() -> None:
 def test_the_unit_of_timestamps_reaches_every_depth() -> None:
     schema = arrow_schema(TABLE, select(TABLE, ["at"]), timestamps="us")
     assert schema.field("at").type == pa.list_(pa.struct([pa.field("t", pa.timestamp("us"))]))
-    with pytest.raises(BadSetting, match="wanted 'ns', 'us', or 'parts'"):
+    with pytest.raises(BadSetting, match="expected 'ns', 'us', or 'parts'"):
         arrow_schema(TABLE, timestamps="ms")
 
 

@@ -22,7 +22,7 @@ def test_a_text_is_seconds_and_nanoseconds(text: str, found: tuple[int, int]) ->
 
 def test_a_day_has_no_time() -> None:
     assert seconds_and_nanos("1970-01-02", is_date=True) == (86_400, 0)
-    with pytest.raises(ValueError, match="yyyy-mm-dd was wanted"):
+    with pytest.raises(ValueError, match="yyyy-mm-dd was expected"):
         seconds_and_nanos("1970-01-02 00:00", is_date=True)
 
 
@@ -41,7 +41,7 @@ def test_a_day_has_no_time() -> None:
     ],
 )
 def test_another_form_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"yyyy-mm-dd hh:mm:ss\.fraction was wanted"):
+    with pytest.raises(ValueError, match=r"yyyy-mm-dd hh:mm:ss\.fraction was expected"):
         seconds_and_nanos(text)
 
 

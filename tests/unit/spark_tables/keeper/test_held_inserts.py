@@ -76,7 +76,7 @@ def test_a_failure_in_one_table_names_nothing_in_the_others(
     commit = staged(write, store.site)
     [lost] = warehouse.glob("p/.compactor_w*/attempts/*/bucket_*")
     lost.write_bytes(lost.read_bytes()[:-1])
-    with pytest.raises(Exception, match="nothing was named"):
+    with pytest.raises(Exception, match="nothing was published"):
         inserts.commit(commit)
     assert values(store) == [[], []]
     assert list(warehouse.rglob(".compactor_w*")) == []

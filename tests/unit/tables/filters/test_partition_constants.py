@@ -78,7 +78,7 @@ def test_the_default_partition_is_null() -> None:
 
 def test_a_value_of_another_type_is_named() -> None:
     values = ("someday", *VALUES[1:])
-    with pytest.raises(BadName, match=r"d\.t: partition .* has 'someday' for day, which is no date32"):
+    with pytest.raises(BadName, match=r"d\.t: partition .* has 'someday' for day, which is not a date32"):
         parse_constants(TABLE, partition(*values), arrow_schema(TABLE))
 
 

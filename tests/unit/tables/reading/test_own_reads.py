@@ -65,4 +65,4 @@ def test_a_state_that_cannot_be_written_spoils_no_scan(
     monkeypatch.setattr(Reads, "add", fail)
     with caplog.at_level(logging.WARNING):
         assert Store(site).load_table("default.t").scan().to_arrow().num_rows == 3
-    assert "a scan of default.t that tells of itself" in caplog.text
+    assert "recording a scan of default.t" in caplog.text

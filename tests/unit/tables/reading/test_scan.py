@@ -135,7 +135,7 @@ def test_a_file_of_another_length_ends_the_scan(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["t", "default.", ".t", ""])
 def test_a_name_needs_both_parts(store: Store, name: str) -> None:
-    with pytest.raises(Refused, match="wanted <database>"):
+    with pytest.raises(Refused, match="expected <database>"):
         store.load_table(name)
 
 

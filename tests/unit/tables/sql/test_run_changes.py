@@ -104,7 +104,7 @@ def test_a_char_becomes_another_text_without_its_blanks(sql: Sql) -> None:
 def test_dynamic_partition_keys_have_the_tables_order(sql: Sql) -> None:
     """Hive: values come in the order of the PARTITION clause; where that is another one than the table's, one is wrong."""
     for columns in ("", " (a, b)"):
-        with pytest.raises(Refused, match="PARTITION has n, y; wanted the table's order, y, n"):
+        with pytest.raises(Refused, match="PARTITION has n, y; expected the table's order, y, n"):
             sql(f"insert into p partition (n, y){columns} values (1, 'x', '2026-11-02', 1)")
     sql("insert into p partition (n, y) (a, y, n) values (1, '2026-11-02', 1)")
     assert sql("select * from p") == [{"a": 1, "b": None, "y": "2026-11-02", "n": 1}]
@@ -126,7 +126,7 @@ def test_rows_are_updated_and_deleted_by_a_filter(sql: Sql) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        ("insert into t values (1)", NotConforming, "a row has 1 values; wanted are 9, for i, b, d"),
+        ("insert into t values (1)", NotConforming, "a row has 1 values; expected 9, for i, b, d"),
         ("insert into t (i) values ('x')", NotConforming, "column i"),
         ("insert into t (i) values (1.5)", NotConforming, "column i"),
         ("insert into t (i) values (3000000000)", NotConforming, "i"),
@@ -137,20 +137,20 @@ def test_rows_are_updated_and_deleted_by_a_filter(sql: Sql) -> None:
             "at line 1, character 27 has too long an exp",
         ),
         ("update t set i = 1e99999999999999999999", BadExpression, "UPDATE at line 1.*exponent has at most 17 digits"),
-        ("insert into t (f) values (1), (true)", NotConforming, "column f: is given as bool; wanted: double"),
-        ("insert into t (l) values (true), (1)", NotConforming, "column l: is given as a number; wanted: bool"),
-        ("update t set f = false", NotConforming, "column f: is given as bool; wanted: double"),
-        ("insert into t (m) values ('2020-01-01 10.5')", NotConforming, "column m: .*hh:mm:ss.fraction was wanted"),
-        ("update t set m = '2020-01-01.5'", NotConforming, "column m: .*hh:mm:ss.fraction was wanted"),
+        ("insert into t (f) values (1), (true)", NotConforming, "column f: is given as bool; expected: double"),
+        ("insert into t (l) values (true), (1)", NotConforming, "column l: is given as a number; expected: bool"),
+        ("update t set f = false", NotConforming, "column f: is given as bool; expected: double"),
+        ("insert into t (m) values ('2020-01-01 10.5')", NotConforming, "column m: .*hh:mm:ss.fraction was expected"),
+        ("update t set m = '2020-01-01.5'", NotConforming, "column m: .*hh:mm:ss.fraction was expected"),
         ("insert into t (d) values (1000)", NotConforming, "d"),
         ("insert into t (y) values ('yesterday')", NotConforming, "y"),
-        ("insert into t (i, i) values (1, 2)", Refused, "column i is given twice"),
+        ("insert into t (i, i) values (1, 2)", Refused, "column i is named twice"),
         ("insert into t (x) values (1)", NotFound, "no column 'x'"),
         ("insert into p partition (y='2026-11-01', z=1) values (1, 'x')", NotFound, "no partition key 'z'"),
         ("insert into p partition (y='soon', n=1) values (1, 'x')", NotConforming, "partition key y is a date"),
         ("insert into nowhere values (1)", NotFound, "nowhere"),
-        ("update p set n = 2", NotSupported, "n is a partition column, and rows with another value lie elsewhere"),
-        ("update c set a = 2", NotSupported, "a is a bucketing column, and rows with another value lie elsewhere"),
+        ("update p set n = 2", NotSupported, "n is a partition column; rows with another value are stored elsewhere"),
+        ("update c set a = 2", NotSupported, "a is a bucketing column; rows with another value are stored elsewhere"),
         ("update plain set a = 2", CompactorError, "default.plain"),
         ("delete from plain", CompactorError, "default.plain"),
         ("insert into plain values (1)", CompactorError, "default.plain"),

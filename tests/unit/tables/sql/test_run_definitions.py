@@ -79,9 +79,9 @@ def test_a_table_is_created_as_it_is_shown(sql: Sql, site: Site, warehouse: Path
     ("text", "error", "said"),
     [
         ("create table t (a int)", Refused, "exists already"),
-        ("create table u (a int, A int)", NotConforming, "'a' is there twice"),
-        ("create table u (a int) partitioned by (a int)", NotConforming, "'a' is there twice"),
-        ("create table u (a integer8)", NotConforming, "no type of Hive"),
+        ("create table u (a int, A int)", NotConforming, "'a' is defined twice"),
+        ("create table u (a int) partitioned by (a int)", NotConforming, "'a' is defined twice"),
+        ("create table u (a integer8)", NotConforming, "not a Hive type"),
         ("create table u (a int comment 'x')", NotSupported, "comments and constraints of columns are not stored"),
         ("create table u (a int) stored as parquet", NotSupported, "ORC is expected before 'parquet'"),
         ("create table u (a int) tblproperties ('transactional'='false')", NotSupported, "only full ACID tables"),
@@ -91,14 +91,14 @@ def test_a_table_is_created_as_it_is_shown(sql: Sql, site: Site, warehouse: Path
         ("alter table t set tblproperties ('transactional'='false')", NotSupported, "another kind of table"),
         ("alter table t unset tblproperties ('Transactional_Properties')", NotSupported, "another kind of table"),
         ("alter table t add columns (A int)", Refused, "has a column a already"),
-        ("alter table t add columns (b int, B int)", NotConforming, "is there twice"),
+        ("alter table t add columns (b int, B int)", NotConforming, "is defined twice"),
         ("alter table t rename to nowhere.u", NotFound, "nowhere"),
         ("alter table t add partition (p=1)", Refused, "not partitioned"),
         ("alter table t drop partition (p=1)", Refused, "not partitioned"),
         ("create table u (a int) clustered by (a) into 4097 buckets", Refused, "1 to 4096 buckets"),
-        ("create table u (a decimal(5,6))", NotConforming, r"decimal\(5,6\); wanted at most as many digits"),
-        ("create table u (a array<char(256)>)", NotConforming, r"char\(256\); wanted 255 at most"),
-        ("alter table t add columns (b varchar(65536))", NotConforming, r"varchar\(65536\); wanted 65535 at most"),
+        ("create table u (a decimal(5,6))", NotConforming, r"decimal\(5,6\); expected a scale of at most 5"),
+        ("create table u (a array<char(256)>)", NotConforming, r"char\(256\); expected 255 at most"),
+        ("alter table t add columns (b varchar(65536))", NotConforming, r"varchar\(65536\); expected 65535 at most"),
         ("truncate table t partition (p=1)", Refused, "not partitioned"),
         ("show partitions t", Refused, "not partitioned$"),
         ("truncate table nowhere", NotFound, "nowhere"),
@@ -141,7 +141,7 @@ def test_no_partition_is_added_where_something_is(sql: Sql, warehouse: Path) -> 
     for location, said in (
         (f"{warehouse}/full", "holds file"),
         (f"{warehouse}/t/p=1/in", "was not added"),
-        ("elsewhere", "wanted a whole path"),
+        ("elsewhere", "expected an absolute path"),
     ):
         with pytest.raises(Refused, match=said):
             sql(f"alter table t add partition (p=1) partition (p=2) location '{location}'")

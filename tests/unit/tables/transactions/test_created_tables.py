@@ -15,7 +15,7 @@ from compactor.site.site import Site
 from compactor.tables.definitions import Definition, create_with_commit
 from compactor.tables.store import Store
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.append import How, append
+from compactor.tables.writing.append import WriteOptions, append
 from tests.support.tables import with_settings
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int32())})
@@ -41,7 +41,7 @@ def created(
     with transaction(site) as txn:
         made = create_with_commit(txn, "default", "t", Definition(schema={"a": "int"}, location=location))
         before()
-        append(txn, made, ROWS, How())
+        append(txn, made, ROWS, WriteOptions())
         after()
 
 
@@ -56,7 +56,7 @@ def values(site: Site) -> list[int]:
 def test_the_table_is_what_the_catalog_says_of_it_afterwards(site: Site) -> None:
     with transaction(site) as txn:
         made = create_with_commit(txn, "Default", "T", WANTED)
-        assert append(txn, made, ROWS, How()) == 2
+        assert append(txn, made, ROWS, WriteOptions()) == 2
         assert not site.metastore.catalog.is_known("default", "t")
     assert site.metastore.catalog.table("default", "t") == made
     assert values(site) == [1, 2]

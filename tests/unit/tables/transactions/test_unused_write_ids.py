@@ -35,7 +35,7 @@ def test_none_of_the_write_ids_of_a_batch_is_used_already(
     (tmp_path / name).mkdir()
     unused = UnusedWriteIds(deployment)
     if is_refused:
-        with pytest.raises(StorageError, match=f"write ID 5, and {name} reaches it already"):
+        with pytest.raises(StorageError, match=f"write ID 5, but {name} reaches it already"):
             unused.check("default.t", TABLE, str(tmp_path), WriteId(5), WriteId(8))
     else:
         unused.check("default.t", TABLE, str(tmp_path), WriteId(5), WriteId(8))

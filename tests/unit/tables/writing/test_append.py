@@ -248,7 +248,7 @@ def test_a_key_twice_in_a_map_is_written_or_refused(store: Store, warehouse: Pat
 
 def test_what_is_refused_changes_nothing(store: Store, warehouse: Path) -> None:
     table = store.load_table("default.t")
-    with pytest.raises(NotConforming, match="wanted: a table, batch or reader"):
+    with pytest.raises(NotConforming, match="expected: a pyarrow table, batch or reader"):
         table.append([1, 2])  # type: ignore[arg-type]
     with pytest.raises(NotConforming, match="no column 'z'"):
         table.append(pa.table({"z": [1]}))

@@ -181,7 +181,7 @@ def test_an_upsert_that_is_not_clear_is_refused(
         ({}, Refused, "no column is assigned"),
         ({"a": "'text'"}, NotConforming, "column a"),
         ({"a": "1.5"}, NotConforming, "column a"),
-        ({"a": "1 or 2"}, BadExpression, "wanted a literal"),
+        ({"a": "1 or 2"}, BadExpression, "expected a literal"),
     ],
 )
 def test_an_update_that_is_not_clear_is_refused(

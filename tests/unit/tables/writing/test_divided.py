@@ -9,13 +9,13 @@ import pytest
 
 from compactor.base.errors import NotSupported
 from compactor.metastore.catalog.values import Column, Table
-from compactor.tables.writing.divided import PLAIN_ROWS, divided, together
+from compactor.tables.writing.divided import PLAIN_ROWS, divide_rows, join_batches
 
 
 def test_batches_come_together_up_to_a_bound() -> None:
     one = pa.record_batch({"i": list(range(PLAIN_ROWS // 2))})
-    assert [part.num_rows for part in together([one] * 5)] == [PLAIN_ROWS, PLAIN_ROWS, PLAIN_ROWS // 2]
-    assert list(together([])) == []
+    assert [part.num_rows for part in join_batches([one] * 5)] == [PLAIN_ROWS, PLAIN_ROWS, PLAIN_ROWS // 2]
+    assert list(join_batches([])) == []
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_rows_whose_bucket_is_not_known_name_table_and_columns(
         parameters={"bucketing_version": version},
     )
     with pytest.raises(NotSupported, match=f"^d.t, bucketed by f: {why}"):
-        divided(table, [pa.table({"v": [1], "F": [value]})], str(tmp_path))
+        divide_rows(table, [pa.table({"v": [1], "F": [value]})], str(tmp_path))

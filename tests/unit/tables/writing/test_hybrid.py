@@ -8,7 +8,7 @@ import pyarrow as pa
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.tables.reading.calendars import to_gregorian_days, to_hybrid_days
 from compactor.tables.schema import PARTS
-from compactor.tables.writing.hybrid import hybrid
+from compactor.tables.writing.hybrid import to_hybrid_calendar
 
 FIRST, LAST_JULIAN, FIRST_GREGORIAN = -719_162, -141_438, -141_427  #: 0001-01-01, 1582-10-04, 1582-10-15
 
@@ -23,7 +23,7 @@ def test_early_days_at_any_depth_are_counted_in_the_julian_calendar() -> None:
     types = parse_hive_type("struct<a:array<struct<d:date,m:map<int,timestamp>>>>")
     inner = pa.struct([pa.field("d", pa.date32()), pa.field("m", pa.map_(pa.int32(), pa.timestamp("us")))])
     rows = [[{"d": date(1, 1, 1), "m": [(1, datetime(1, 1, 1, 12))]}, None], None, [{"d": None, "m": None}]]
-    made = hybrid(pa.array(rows, pa.list_(inner)), types, types[0].children[0])
+    made = to_hybrid_calendar(pa.array(rows, pa.list_(inner)), types, types[0].children[0])
     days = made.values.flatten()[0].cast(pa.int32()).to_pylist()
     assert days == [-719_164, None, None]
     assert made.values.flatten()[1].to_pylist() == [
@@ -41,10 +41,10 @@ def test_later_values_stay_what_they_are() -> None:
         (pa.array([datetime(2026, 1, 1)]), 2),
         (pa.array([1]), 3),
     ):
-        assert hybrid(array, types, column) is array
+        assert to_hybrid_calendar(array, types, column) is array
 
 
 def test_parts_are_counted_so_too() -> None:
     types = parse_hive_type("struct<t:timestamp>")
     given = pa.array([{"seconds": FIRST * 86_400, "nanos": 7}, None], PARTS)
-    assert hybrid(given, types, 1).to_pylist() == [{"seconds": -719_164 * 86_400, "nanos": 7}, None]
+    assert to_hybrid_calendar(given, types, 1).to_pylist() == [{"seconds": -719_164 * 86_400, "nanos": 7}, None]

@@ -10,7 +10,7 @@ from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.inserts import TARGET, values_of, write_parts
+from compactor.tables.writing.inserts import TARGET, values_column, write_parts
 from compactor.tables.writing.shared import begin, finish
 
 
@@ -18,8 +18,12 @@ def batch(targets: list[int], first: list[int | None], second: list[str | None])
     return pa.record_batch(
         {
             TARGET: pa.array(targets, pa.int32()),
-            values_of(0): pa.array([None if a is None else {"a": a} for a in first], pa.struct([("a", pa.int32())])),
-            values_of(1): pa.array([None if b is None else {"b": b} for b in second], pa.struct([("b", pa.string())])),
+            values_column(0): pa.array(
+                [None if a is None else {"a": a} for a in first], pa.struct([("a", pa.int32())])
+            ),
+            values_column(1): pa.array(
+                [None if b is None else {"b": b} for b in second], pa.struct([("b", pa.string())])
+            ),
         }
     )
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import NotConforming
-from compactor.tables.writing.literals import literal_array, literal_arrays
+from compactor.tables.writing.literals import build_literal_array, build_literal_arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class _Value:
 
 
 def many(*values: Decimal | str | bool | None, kind: pa.DataType) -> list[object]:
-    return literal_arrays([_Value(value=value) for value in values], kind, "t: column c").to_pylist()
+    return build_literal_arrays([_Value(value=value) for value in values], kind, "t: column c").to_pylist()
 
 
 def test_numbers_are_those_of_the_column() -> None:
@@ -49,7 +49,7 @@ def test_days_and_times_are_read_from_texts() -> None:
 )
 def test_what_is_no_value_is_named(value: Decimal | str, kind: pa.DataType) -> None:
     with pytest.raises(NotConforming, match="t: column c"):
-        literal_array(_Value(value=value), kind, "t: column c")
+        build_literal_array(_Value(value=value), kind, "t: column c")
     with pytest.raises(NotConforming, match="t: column c"):
         many(value, None, kind=kind)
 
@@ -70,16 +70,16 @@ def test_what_is_no_value_is_named(value: Decimal | str, kind: pa.DataType) -> N
 def test_truth_is_no_value_of_another_kind(kind: pa.DataType) -> None:
     """Arrow itself makes TRUE a 1.0 beside a double."""
     for values in ((True,), (Decimal(1), True), (False, Decimal("1.5")), (None, True)):
-        with pytest.raises(NotConforming, match=rf"^t: column c: is given as bool; wanted: {re.escape(str(kind))}$"):
+        with pytest.raises(NotConforming, match=rf"^t: column c: is given as bool; expected: {re.escape(str(kind))}$"):
             many(*values, kind=kind)
     with pytest.raises(NotConforming, match="is given as bool"):
-        literal_array(_Value(value=True), kind, "t: column c")
+        build_literal_array(_Value(value=True), kind, "t: column c")
 
 
 def test_a_boolean_has_no_other_values() -> None:
     assert many(True, None, False, kind=pa.bool_()) == [True, None, False]
     for given, name in ((Decimal(1), "a number"), ("true", "string")):
-        with pytest.raises(NotConforming, match=f"^t: column c: is given as {name}; wanted: bool$"):
+        with pytest.raises(NotConforming, match=f"^t: column c: is given as {name}; expected: bool$"):
             many(True, given, kind=pa.bool_())
 
 

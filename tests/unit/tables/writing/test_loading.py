@@ -13,7 +13,7 @@ from pyarrow import orc
 from compactor.base.errors import NotConforming, StorageError
 from compactor.site.site import Site
 from compactor.tables.store import Store
-from compactor.tables.writing.loading import local_files, must_have_its_columns, rows_of
+from compactor.tables.writing.loading import list_local_files, must_have_table_columns, read_rows
 
 
 def test_values_are_read_in_the_tables_types(deployment: Site, warehouse: Path, tmp_path: Path) -> None:
@@ -29,17 +29,17 @@ def test_values_are_read_in_the_tables_types(deployment: Site, warehouse: Path, 
     )
     orc.write_table(rows, tmp_path / "rows.orc", batch_size=1)
     table = deployment.metastore.catalog.table("d", "t")
-    folder, files = local_files(deployment, str(tmp_path / "rows.orc"))
-    must_have_its_columns(deployment, table, folder, files)
-    assert made.append(rows_of(deployment, table, folder, files)) == 2
+    folder, files = list_local_files(deployment, str(tmp_path / "rows.orc"))
+    must_have_table_columns(deployment, table, folder, files)
+    assert made.append(read_rows(deployment, table, folder, files)) == 2
     found = made.scan().to_arrow()
     assert found.cast(rows.schema).to_pylist() == rows.to_pylist()
     orc.write_table(rows.slice(0, 1), tmp_path / "rows.orc")
     with pytest.raises(StorageError, match=r"changed while it was loaded.*rows\.orc"):
-        made.append(rows_of(deployment, table, folder, files))
+        made.append(read_rows(deployment, table, folder, files))
     assert made.scan().count() == 2
     narrow = store.create_table("d.n", {"t": "timestamp", "d": "decimal(4,2)", "l": "array<int>"})
     orc.write_table(rows, tmp_path / "rows.orc")
     with pytest.raises(NotConforming, match=r"has column d decimal\(5,2\)"):
-        must_have_its_columns(deployment, deployment.metastore.catalog.table("d", "n"), folder, files)
+        must_have_table_columns(deployment, deployment.metastore.catalog.table("d", "n"), folder, files)
     assert narrow.scan().count() == 0

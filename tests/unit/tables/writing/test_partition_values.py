@@ -8,7 +8,7 @@ import pytest
 from compactor.acid.partition_names import DEFAULT_PARTITION
 from compactor.base.errors import NotSupported
 from compactor.metastore.catalog.values import Column, Table
-from compactor.tables.writing.partition_values import partition_of_rows
+from compactor.tables.writing.partition_values import divide_by_partition
 
 
 def table(**keys: str) -> Table:
@@ -24,7 +24,7 @@ def table(**keys: str) -> Table:
 
 
 def divided(of: Table, rows: pa.Table) -> dict[str, list[int]]:
-    return {name: part.column("v").to_pylist() for name, part in partition_of_rows(of, rows)}
+    return {name: part.column("v").to_pylist() for name, part in divide_by_partition(of, rows)}
 
 
 def test_names_are_those_of_hive_and_rows_keep_their_order() -> None:

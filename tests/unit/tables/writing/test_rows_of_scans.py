@@ -80,7 +80,10 @@ def test_a_transaction_that_has_read_what_it_overwrites_is_refused_what_it_does_
 
 
 def test_a_scan_of_another_transaction_is_refused(store: Store) -> None:
-    with store.transaction() as txn, pytest.raises(Refused, match=r"the scan is of transaction \d+, and its rows"):
+    with (
+        store.transaction() as txn,
+        pytest.raises(Refused, match=r"the scan belongs to transaction \d+, but transaction"),
+    ):
         store.load_table("default.t").append(txn.load_table("default.t").scan())
 
 

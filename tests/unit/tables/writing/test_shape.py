@@ -20,7 +20,7 @@ def test_a_travelling_shape_is_the_table_s() -> None:
         bucket_columns=("a:b",),
         parameters={"orc.compress": "ZSTD"},
     )
-    found = pickle.loads(pickle.dumps(TravellingShape.of(table)))
+    found = pickle.loads(pickle.dumps(TravellingShape.from_table(table)))
     assert str(found) == "db.t"
     assert found.row_type == table.row_type
     assert [(one.name, one.type) for one in (*found.columns, *found.partition_keys)] == [("a:b", "int"), ("p", "date")]

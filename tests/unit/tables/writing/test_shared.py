@@ -139,7 +139,7 @@ def test_a_file_that_is_not_what_its_writer_wrote_is_refused(store: Store, deplo
     for operation in (APPEND, OVERWRITE):
         name = f"db.{operation.name.lower()}"
         table = store.create_table(name, {"i": "bigint"})
-        with pytest.raises(VerificationFailed, match="nothing was named"):
+        with pytest.raises(VerificationFailed, match="nothing was published"):
             _write_with_a_damaged_file(deployment, name, operation)
         assert rows_of(table) == []
     assert hidden(warehouse) == []

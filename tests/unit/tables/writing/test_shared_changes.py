@@ -200,7 +200,7 @@ def test_more_writers_than_statement_ids_are_refused(store: Store, deployment: S
 def test_a_file_that_is_not_what_its_writer_wrote_is_refused(store: Store, deployment: Site) -> None:
     table = filled(store, "db.t")
     before = rows_of(table)
-    with pytest.raises(VerificationFailed, match="nothing was named"):
+    with pytest.raises(VerificationFailed, match="nothing was published"):
         _change_with_a_damaged_file(deployment)
     assert rows_of(table) == before
 

@@ -59,7 +59,7 @@ def test_deletes_name_rows_and_hold_none(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(b"")
     rows = pa.table({"a": pa.array([5], pa.int32()), "b": ["x"]})
-    with pytest.raises(StorageError, match="delta_0000001_0000001_0000: cannot be made"):
+    with pytest.raises(StorageError, match="delta_0000001_0000001_0000: cannot be created"):
         write_rows(str(tmp_path / "t"), ROW, rows, write_id=WriteId(1), statement_id=0)
 
 
@@ -67,6 +67,6 @@ def test_a_file_is_written_once(tmp_path: Path) -> None:
     """PROTOCOL 11.12: with a metastore that is older than its files, the name may already be taken."""
     rows = pa.table({"a": pa.array([5], pa.int32()), "b": ["x"]})
     first = write_rows(str(tmp_path), ROW, rows, write_id=WriteId(1), statement_id=0)
-    with pytest.raises(StorageError, match="bucket_00000: is there already"):
+    with pytest.raises(StorageError, match="bucket_00000 exists already"):
         write_rows(str(tmp_path), ROW, rows, write_id=WriteId(1), statement_id=0)
     assert write_rows(str(tmp_path), ROW, rows, write_id=WriteId(1), statement_id=0, number=1).rows == first.rows
