@@ -17,7 +17,7 @@ from compactor.metastore.queue.ended import Ended
 from compactor.site.site import Site, paused_tables
 from compactor.state.batches import Batch
 from compactor.state.runs import Run
-from compactor.state.seen_conditions import Seen, Wanted
+from compactor.state.seen_conditions import ConditionFilter, Seen
 
 #: The page's filters, and the outcomes that each selects.
 OUTCOMES: Mapping[str, tuple[str, ...]] = {
@@ -50,10 +50,10 @@ def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: 
     """
     if site.state is None:
         return Page(rows=(), total=0)
-    wanted = Wanted(find=find, outcomes=OUTCOMES.get(outcome, (outcome,)))
+    condition_filter = ConditionFilter(find=find, outcomes=OUTCOMES.get(outcome, (outcome,)))
     conditions = site.state.conditions
-    seen = conditions.page(site.name, wanted, order=order, descending=descending, limit=limit, offset=offset)
-    return Page(rows=tuple(table_rows(site, seen)), total=conditions.count(site.name, wanted))
+    seen = conditions.page(site.name, condition_filter, order=order, descending=descending, limit=limit, offset=offset)
+    return Page(rows=tuple(table_rows(site, seen)), total=conditions.count(site.name, condition_filter))
 
 
 def table_rows(site: Site, seen: Sequence[Seen]) -> list[dict[str, object]]:

@@ -52,7 +52,7 @@ def running(site: Site, entries: Sequence[Entry], batches: Mapping[int, Batch] |
     if site.state is None or not working:
         return {entry.id: Running() for entry in working}
     reserved = reserved_batches(site) if batches is None else batches
-    told, now = site.state.progress.of(site.name, [entry.id for entry in working]), site.metastore.now_ms()
+    told, now = site.state.progress.for_entries(site.name, [entry.id for entry in working]), site.metastore.now_ms()
     # the last run there: the work that lies ahead cannot be known before it is planned
     last = site.state.runs.newest_of(site.name, [entry.entity for entry in working])
     found = {}

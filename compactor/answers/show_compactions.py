@@ -219,7 +219,7 @@ def show_history(site: Site, wanted: CompactionFilter | None = None, *, limit: i
     """Returns the history alone, newest first."""
     history = site.metastore.entries.history()
     entries = [entry for entry in history if wanted is None or wanted.matches(entry)][:limit]
-    left = site.state.runs.left(site.name) if site.state is not None else {}
+    left = site.state.runs.remainders(site.name) if site.state is not None else {}
     openings = site.state.runs.openings(site.name) if site.state is not None else {}
     rows = []
     for entry in entries:

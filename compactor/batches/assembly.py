@@ -66,7 +66,7 @@ def plan_batches(site: Site, pools: Collection[str] | None = None, *, route: str
     store = own_state(site)
     if may_somewhere(site.settings, Mode.COMPACT):
         lost_workers.repair(site)
-    store.residents.bury(site.name)
+    store.residents.remove_dead(site.name)
     reserved = store.batches.reserved(site.name)
     items = [item for entry in _list_claimable(site, pools, reserved) if (item := _make_item(site, entry)) is not None]
     if route is not None:

@@ -164,7 +164,7 @@ def run_batch(
     except BaseException:
         store.batches.release(batch_id, driver)  # not done: its watcher may start another driver or raise an alarm
         raise
-    store.batches.done(batch_id, driver)
+    store.batches.finish(batch_id, driver)
     return done
 
 

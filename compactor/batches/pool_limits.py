@@ -36,7 +36,7 @@ def compute_allowance(site: Site, policy: PoolPolicy, running: int) -> Allowance
 
 def select_startable(site: Site, batches: Sequence[RouteBatch]) -> Iterator[StartableBatch]:
     """Yields the batches, in their order, that their pools may start now."""
-    running = site.state.batches.held(site.name) if site.state is not None and site.pools else {}
+    running = site.state.batches.count_by_pool(site.name) if site.state is not None and site.pools else {}
     allowed: dict[str | None, Allowance] = {}
     started: dict[str | None, int] = {}
     for batch in batches:

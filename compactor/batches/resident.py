@@ -54,7 +54,7 @@ def linger(
         idle_since = time.monotonic()
         others: frozenset[int] = frozenset()  # entries of other routes, whose directories need not be listed once more
         while is_alive():
-            next_batch = store.residents.given(presence.id)
+            next_batch = store.residents.assigned_batch(presence.id)
             if next_batch is None:
                 waiting = frozenset(list_claimable_ids(site, {batch.pool or DEFAULT}))
                 if not waiting <= others:

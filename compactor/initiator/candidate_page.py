@@ -145,7 +145,7 @@ def _read_standing(scan: Scan, entities: Sequence[Entity]) -> dict[Entity, Consi
     site, state = scan.site, scan.site.state
     if state is None or not entities:
         return {}
-    seen = beside("reading what was decided", lambda: state.conditions.of(site.name, entities)) or {}
+    seen = beside("reading what was decided", lambda: state.conditions.for_entities(site.name, entities)) or {}
     return {
         entity: Considered(
             entity=entity,

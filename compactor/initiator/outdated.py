@@ -33,7 +33,7 @@ def reconsider(scan: Scan, looked_at: int | None) -> None:
         known: Iterable[Seen] = state.conditions.unsettled(site.name, scan.now_ms)
     elif looked_at is not None:
         ended = site.metastore.ended.since(looked_at - _OVERLAP_MS)
-        known = state.conditions.of(site.name, ended).values()
+        known = state.conditions.for_entities(site.name, ended).values()
     else:
         return
     _consider_again(scan, state, [seen for seen in known if seen.at < scan.now_ms and not seen.is_settled])

@@ -18,8 +18,8 @@ from compactor.base.errors import LostClaim, NotFound, Refused
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.residents import idle
-from compactor.state.state_tables import BATCH_ENTRIES, BATCHES, alone
+from compactor.state.residents import idle_resident
+from compactor.state.state_tables import BATCH_ENTRIES, BATCHES, lock_state
 
 RESERVED_MS = 600_000  #: ``compactor.batch.reserved``
 TASK_URL_LENGTH = 1024
@@ -28,7 +28,7 @@ _E = BATCH_ENTRIES.c
 
 
 class BatchState(enum.Enum):
-    """States of a batch: planned, running, then done or released; back to planned only by ``Batches.renew``."""
+    """States of a batch: planned, running, then done or released. Only ``Batches.renew`` goes back to planned."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -36,7 +36,7 @@ class BatchState(enum.Enum):
     RELEASED = "released"  #: given back before it was done
 
 
-_HELD = (BatchState.PLANNED.value, BatchState.RUNNING.value)  #: their entries are reserved
+_RESERVED = (BatchState.PLANNED.value, BatchState.RUNNING.value)  #: states in which the entries of a batch are reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ class Batch:
     attempt: int  #: number of times that a driver has registered it
     reserved_until: int
     planned_at: int
-    read_at: int  #: time of this reading; a reservation that holds ends later
+    read_at: int  #: time of this reading; the batch is reserved while ``reserved_until`` is later
     conf: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     driver: str | None = None
     application_id: str | None = None
     route: str | None = None
-    resident: int | None = None  #: the application that takes it; none needs to be started
+    resident: int | None = None  #: the running application that takes it; no other one is started
     tracking_url: str | None = None  #: of Spark's own page, while the application runs
     log_url: str | None = None  #: of the driver's output
     task_url: str | None = None  #: of the scheduler's task that submitted it, with its log
@@ -86,16 +86,16 @@ class Batches:
         """Reserves these entries as one batch and returns its id.
 
         Args:
-            route: digest of where it runs; an idle resident of that route gets the batch.
+            route: digest of the place where it runs; an idle resident of that route gets the batch.
 
         Raises:
-            LostClaim: another planner has reserved one of them meanwhile.
+            LostClaim: another planner has reserved one of the entries meanwhile.
             Refused: there are no entries.
         """
         if not entry_ids:
             raise Refused("a batch needs at least one entry")
         with self._database.write() as conn:
-            alone(conn)
+            lock_state(conn)
             if taken := sorted(set(entry_ids) & _reserved(conn, metastore)):
                 raise LostClaim(f"entries {', '.join(map(str, taken))} of metastore {metastore} are in another batch")
             now = now_ms(conn)
@@ -105,7 +105,7 @@ class Batches:
                 "QUEUE": queue,
                 "CONF": json.dumps(dict(conf), sort_keys=True),
                 "ROUTE": route,
-                "RESIDENT_ID": None if route is None else idle(conn, metastore, route),
+                "RESIDENT_ID": None if route is None else idle_resident(conn, metastore, route),
                 "STATE": BatchState.PLANNED.value,
                 "ATTEMPT": 0,
                 "RESERVED_UNTIL": now + reserved_ms,
@@ -124,15 +124,15 @@ class Batches:
         with self._database.read() as conn:
             return _reserved(conn, metastore)
 
-    def held(self, metastore: str) -> Counter[str | None]:
-        """Returns the number of planned and running batches by pool, without those whose reservation has ended."""
-        query = select(_B.POOL).where(_B.METASTORE == metastore, _B.STATE.in_(_HELD))
+    def count_by_pool(self, metastore: str) -> Counter[str | None]:
+        """Counts the planned and running batches of each pool whose reservation has not ended."""
+        query = select(_B.POOL).where(_B.METASTORE == metastore, _B.STATE.in_(_RESERVED))
         with self._database.read() as conn:
             return Counter(conn.execute(query.where(_B.RESERVED_UNTIL > now_ms(conn))).scalars())
 
     @retried
     def register(self, batch_id: int, driver: str, reserved_ms: int) -> bool:
-        """Takes the batch for ``driver``; returns false if another driver has it, and this one has nothing to do.
+        """Takes the batch for ``driver``; returns false if another driver has it.
 
         Raises:
             NotFound: there is no such batch.
@@ -154,14 +154,14 @@ class Batches:
 
     @retried
     def extend(self, batch_id: int, driver: str, reserved_ms: int) -> bool:
-        """Reserves the batch for ``reserved_ms`` from now; returns false if it is not this driver's."""
+        """Reserves the batch for ``reserved_ms`` from now; returns false if another driver has it."""
         with self._database.write() as conn:
             changed = update(BATCHES).where(*_run_by(batch_id, driver))
             return conn.execute(changed.values(RESERVED_UNTIL=now_ms(conn) + reserved_ms)).rowcount == 1
 
     @retried
     def set_application(self, batch_id: int, application_id: str, reserved_ms: int) -> None:
-        """Records the name of the launched application, and renews the reservation of the batch for its start.
+        """Records the name of the launched application, and extends the reservation while it starts.
 
         Raises:
             NotFound: there is no such batch.
@@ -175,8 +175,9 @@ class Batches:
     def describe(
         self, batch_id: int, driver: str, *, application_id: str | None, tracking_url: str | None, log_url: str | None
     ) -> None:
-        """Records in which application ``driver`` runs and where Spark and the log are shown; does nothing if the batch is
-        not its own. A name by which a launcher finds its application again stays.
+        """Records the application in which ``driver`` runs, and the addresses of Spark's page and of the log.
+
+        It changes nothing if another driver has the batch, and never replaces the name that a launcher has recorded.
         """
         values = {
             "APPLICATION_ID": func.coalesce(_B.APPLICATION_ID, application_id),
@@ -188,25 +189,25 @@ class Batches:
 
     @retried
     def set_task(self, batch_id: int, url: str) -> None:
-        """Records where the scheduler shows the task that has the batch; one that is too long to be kept is not."""
+        """Records the address of the scheduler's task that has the batch, unless the address is too long."""
         if len(url) <= TASK_URL_LENGTH:
             with self._database.write() as conn:
                 conn.execute(update(BATCHES).where(_B.BATCH_ID == batch_id).values(TASK_URL=url))
 
     @retried
     def renew(self, batch_id: int, reserved_ms: int) -> bool:
-        """Plans the batch again after its driver is gone: the batch is done, or its reservation has ended.
+        """Plans the batch again once its driver is gone: the batch has ended, or its reservation has.
 
         Returns:
-            False if nothing was changed: a driver or launcher has it, or another batch has one of its entries.
+            False if nothing changed: a driver or launcher has the batch, or another batch has one of its entries.
 
         Raises:
             NotFound: there is no such batch.
         """
         with self._database.write() as conn:
-            alone(conn)
+            lock_state(conn)
             batch, now = _batch(conn, batch_id), now_ms(conn)
-            if batch.state.value in _HELD and batch.reserved_until > now:
+            if batch.state.value in _RESERVED and batch.reserved_until > now:
                 return False
             if _reserved(conn, batch.metastore) & set(batch.entry_ids):
                 return False
@@ -225,13 +226,13 @@ class Batches:
             return True
 
     @retried
-    def done(self, batch_id: int, driver: str | None = None) -> bool:
-        """Ends the batch, with ``driver`` only if it is that driver's, and frees its entries.
+    def finish(self, batch_id: int, driver: str | None = None) -> bool:
+        """Ends the batch and frees its entries; with ``driver``, only if that driver has the batch.
 
-        Returns false if nothing was changed.
+        Returns false if nothing changed.
         """
         with self._database.write() as conn:
-            condition = [_B.BATCH_ID == batch_id, _B.STATE.in_(_HELD)]
+            condition = [_B.BATCH_ID == batch_id, _B.STATE.in_(_RESERVED)]
             if driver is not None:
                 condition.append(_B.DRIVER == driver)
             changed = update(BATCHES).where(*condition)
@@ -239,12 +240,12 @@ class Batches:
 
     @retried
     def release(self, batch_id: int, driver: str | None = None) -> bool:
-        """Takes the batch away from its driver, or from ``driver`` only if it is that driver's, and frees its entries.
+        """Takes the batch from its driver and frees its entries; with ``driver``, only if that driver has the batch.
 
-        Returns false if nothing was changed.
+        Returns false if nothing changed.
         """
         with self._database.write() as conn:
-            condition = [_B.BATCH_ID == batch_id, _B.STATE.in_(_HELD)]
+            condition = [_B.BATCH_ID == batch_id, _B.STATE.in_(_RESERVED)]
             if driver is not None:
                 condition.append(_B.DRIVER == driver)
             changed = update(BATCHES).where(*condition)
@@ -255,19 +256,19 @@ class Batches:
         """Returns one batch.
 
         Raises:
-            NotFound: there is none of this id.
+            NotFound: there is no batch with this id.
         """
         with self._database.read() as conn:
             return _batch(conn, batch_id)
 
     def tracking_url(self, metastore: str, entry_ids: Collection[int]) -> str | None:
-        """Returns the address that the newest application with one of these entries gave; None if none did."""
+        """Returns the address of Spark's page of the newest application with one of these entries, if it gave one."""
         joined = BATCHES.join(BATCH_ENTRIES, _E.BATCH_ID == _B.BATCH_ID)
         mine = (_B.METASTORE == metastore, _E.ENTRY_ID.in_(entry_ids), _B.TRACKING_URL.is_not(None))
         query = select(_B.TRACKING_URL).select_from(joined).where(*mine).order_by(_B.BATCH_ID.desc()).limit(1)
         with self._database.read() as conn:
-            found: str | None = conn.execute(query).scalar()
-        return found
+            url: str | None = conn.execute(query).scalar()
+        return url
 
     def find(self, metastore: str, *, states: Collection[BatchState] | None = None, limit: int = 100) -> list[Batch]:
         """Returns the batches of one metastore, newest first."""
@@ -282,7 +283,7 @@ def _reserved(conn: Connection, metastore: str) -> set[int]:
     query = (
         select(BATCH_ENTRIES.c.ENTRY_ID)
         .join(BATCHES, _B.BATCH_ID == BATCH_ENTRIES.c.BATCH_ID)
-        .where(_B.METASTORE == metastore, _B.STATE.in_(_HELD), _B.RESERVED_UNTIL > now_ms(conn))
+        .where(_B.METASTORE == metastore, _B.STATE.in_(_RESERVED), _B.RESERVED_UNTIL > now_ms(conn))
     )
     return set(conn.execute(query).scalars())
 

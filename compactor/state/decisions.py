@@ -40,7 +40,7 @@ class Decisions:
 
     @retried
     def record(self, metastore: str, decisions: Iterable[Decided], *, at: int | None = None) -> int:
-        """Stores the decisions of one pass and returns its time; ``at`` passes that on if a pass stores in several steps."""
+        """Stores decisions of one pass and returns its time; a pass that stores in several steps passes ``at`` on."""
         with self._database.write() as conn:
             at = now_ms(conn) if at is None else at
             rows = [
@@ -71,7 +71,7 @@ class Decisions:
         return None if row is None else _decided(row)
 
     def in_force(self, metastore: str) -> list[Decided]:
-        """Returns the decisions that hold, by name: those of the last look at each entity, within a pass or between two."""
+        """Returns the decision of the last look at each entity, within a pass or between two; sorted by name."""
         of_entity = (_C.METASTORE == _D.METASTORE) & (_C.DB_NAME == _D.DB_NAME) & (_C.TABLE_NAME == _D.TABLE_NAME)
         last_look = of_entity & _C.PART_NAME.is_not_distinct_from(_D.PART_NAME) & (_C.SEEN_AT == _D.PASS_AT)
         query = select(DECISIONS).join(CONDITIONS, last_look)
@@ -101,7 +101,7 @@ class Decisions:
             return conn.execute(query).scalar()
 
     def cursor(self, metastore: str, role: str = "initiator") -> Entity | None:
-        """Returns the entity of the last decision; a pass that was cut short ended there."""
+        """Returns the entity of the last decision, where a pass that was cut short stopped."""
         query = select(DECISIONS).where(_D.METASTORE == metastore, _D.ROLE == role)
         with self._database.read() as conn:
             row = conn.execute(query.order_by(_D.DECISION_ID.desc()).limit(1)).mappings().first()
@@ -109,7 +109,7 @@ class Decisions:
 
     @retried
     def purge(self, older_than_ms: int) -> int:
-        """Deletes decisions of passes longer ago than this; returns their number."""
+        """Deletes the decisions of passes longer ago than this; returns their number."""
         with self._database.write() as conn:
             return conn.execute(delete(DECISIONS).where(_D.PASS_AT < now_ms(conn) - older_than_ms)).rowcount
 

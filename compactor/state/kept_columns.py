@@ -1,4 +1,4 @@
-"""Values for which a metastore's own queue has no columns, by the id of the row that they belong to."""
+"""Values for which a metastore's queue has no columns, by the id of the queue's row."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from sqlalchemy import Connection, delete, insert, select
 
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.state_tables import ENTRIES, alone
+from compactor.state.state_tables import ENTRIES, lock_state
 
 _E = ENTRIES.c
 _AT_ONCE = 1000  #: ids in one statement
 
 
 class KeptColumns:
-    """COMPACTOR_ENTRIES of one metastore: Hive 3.1's queue knows neither a compaction's transaction nor its pool.
+    """COMPACTOR_ENTRIES of one metastore: Hive 3.1's queue has no columns for a compaction's transaction and pool.
 
-    Correctness does not depend on this and the metastore's row being committed together: values needed later are written
-    first, and those of a row that never came, or went another way, decide nothing.
+    These values and the row of the metastore are not committed together, and need not be. Values that are needed later
+    are written first. Values without a row, or of a row that took another course, decide nothing.
     """
 
     def __init__(self, database: Database, metastore: str) -> None:
@@ -29,17 +29,17 @@ class KeptColumns:
         self._metastore = metastore
 
     def get(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
-        """Returns what is kept for these rows, by column name without prefix; rows without kept values are left out."""
+        """Returns the kept values of these rows, by column name without prefix; rows without values are left out."""
         with self._database.read() as conn:
             return self._get(conn, ids)
 
     @retried
     def put(self, rows: Mapping[int, Mapping[str, Any]], *, replace: bool = False) -> None:
-        """Keeps these values beside those known for the rows; ``replace`` first forgets what was known for these ids."""
+        """Adds these values to those kept for the rows; ``replace`` drops the earlier values of these rows first."""
         if not rows:
             return
         with self._database.write() as conn:
-            alone(conn)
+            lock_state(conn)
             known = {} if replace else self._get(conn, rows)
             self._forget(conn, rows)
             conn.execute(
@@ -56,29 +56,29 @@ class KeptColumns:
 
     @retried
     def forget(self, ids: Collection[int]) -> None:
-        """Drops what is kept for rows that have left the history."""
+        """Drops the values of rows that have left the history."""
         with self._database.write() as conn:
-            alone(conn)
+            lock_state(conn)
             self._forget(conn, ids)
 
     def ids(self) -> set[int]:
-        """Returns the ids of rows for which something is kept."""
+        """Returns the ids of the rows that have kept values."""
         with self._database.read() as conn:
             return set(conn.execute(select(_E.ENTRY_ID).where(_E.METASTORE == self._metastore)).scalars())
 
     def _get(self, conn: Connection, ids: Collection[int]) -> dict[int, dict[str, Any]]:
-        found: dict[int, dict[str, Any]] = {}
-        for some in _chunks(ids):
-            query = select(_E.ENTRY_ID, _E.KEPT).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(some))
-            found |= {row.ENTRY_ID: json.loads(row.KEPT) for row in conn.execute(query)}
-        return found
+        kept: dict[int, dict[str, Any]] = {}
+        for batch in _chunks(ids):
+            query = select(_E.ENTRY_ID, _E.KEPT).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(batch))
+            kept |= {row.ENTRY_ID: json.loads(row.KEPT) for row in conn.execute(query)}
+        return kept
 
     def _forget(self, conn: Connection, ids: Collection[int]) -> None:
-        for some in _chunks(ids):
-            conn.execute(delete(ENTRIES).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(some)))
+        for batch in _chunks(ids):
+            conn.execute(delete(ENTRIES).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(batch)))
 
 
 def _chunks(ids: Collection[int]) -> Iterator[Sequence[int]]:
     rest = iter(ids)
-    while some := list(islice(rest, _AT_ONCE)):
-        yield some
+    while batch := list(islice(rest, _AT_ONCE)):
+        yield batch

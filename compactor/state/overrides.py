@@ -1,4 +1,4 @@
-"""Settings of single tables kept in our own state instead of in the table's properties."""
+"""Settings of single tables that are kept in our own state, not in the table's properties."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, select
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.state_tables import OVERRIDES, alone
+from compactor.state.state_tables import OVERRIDES, lock_state
 
 _O = OVERRIDES.c
 
@@ -38,10 +38,10 @@ class StoredOverrides:
 
     def everything(self, metastore: str) -> dict[tuple[str, str], dict[str, str]]:
         """Returns the values kept for each table, by key."""
-        found: dict[tuple[str, str], dict[str, str]] = {}
-        for one in self._where(_O.METASTORE == metastore):
-            found.setdefault((one.database, one.table), {})[one.key] = one.value
-        return found
+        values: dict[tuple[str, str], dict[str, str]] = {}
+        for override in self._where(_O.METASTORE == metastore):
+            values.setdefault((override.database, override.table), {})[override.key] = override.value
+        return values
 
     def of_key(self, metastore: str, key: str) -> list[Override]:
         """Returns the tables for which this setting is kept."""
@@ -64,13 +64,13 @@ class StoredOverrides:
 
     @retried
     def keep(self, metastore: str, override: Override) -> None:
-        """Stores an override in place of the one for the same setting of the same table."""
+        """Stores an override; it replaces an earlier one of the same setting and table."""
         row = {"METASTORE": metastore, "DB_NAME": override.database, "TABLE_NAME": override.table, "NAME": override.key}
         with self._database.write() as conn:
-            alone(conn)
+            lock_state(conn)
             conn.execute(delete(OVERRIDES).filter_by(**row))
-            said = {"VALUE": override.value, "SAID_BY": override.by[:256], "SAID_AT": now_ms(conn)}
-            conn.execute(insert(OVERRIDES).values(**row, **said))
+            entered = {"VALUE": override.value, "SAID_BY": override.by[:256], "SAID_AT": now_ms(conn)}
+            conn.execute(insert(OVERRIDES).values(**row, **entered))
 
     @retried
     def forget(self, metastore: str, database: str, table: str, key: str) -> bool:

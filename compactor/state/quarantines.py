@@ -1,4 +1,4 @@
-"""The list of what lies in quarantine, so that it is found without listing every table (PROTOCOL 11.15)."""
+"""The list of quarantined directories, so that no table has to be listed to find them (PROTOCOL 11.15)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.state_tables import QUARANTINES, alone
+from compactor.state.state_tables import QUARANTINES, lock_state
 
 _Q = QUARANTINES.c
 
 
 class Quarantines:
-    """Reads and writes COMPACTOR_QUARANTINES. A row is there before its directory, and goes after it."""
+    """Reads and writes COMPACTOR_QUARANTINES. A row exists before its directory and until after it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -39,23 +39,23 @@ class Quarantines:
             ]
 
     @retried
-    def keep(self, metastore: str, one: Quarantined) -> None:
-        """Stores a quarantine, in place of an earlier row of its entry."""
+    def keep(self, metastore: str, quarantine: Quarantined) -> None:
+        """Stores a quarantine; it replaces an earlier row of its entry."""
         with self._database.write() as conn:
-            alone(conn)
-            conn.execute(delete(QUARANTINES).where(_Q.METASTORE == metastore, _Q.ENTRY_ID == one.entry_id))
+            lock_state(conn)
+            conn.execute(delete(QUARANTINES).where(_Q.METASTORE == metastore, _Q.ENTRY_ID == quarantine.entry_id))
             conn.execute(
                 insert(QUARANTINES).values(
                     METASTORE=metastore,
-                    ENTRY_ID=one.entry_id,
-                    DB_NAME=one.entity.database,
-                    TABLE_NAME=one.entity.table,
-                    PART_NAME=one.entity.partition,
-                    LOCATION=one.location,
-                    SINCE=one.since,
-                    UNTIL=one.until,
-                    BYTES=one.bytes,
-                    NAMES=json.dumps(one.names),
+                    ENTRY_ID=quarantine.entry_id,
+                    DB_NAME=quarantine.entity.database,
+                    TABLE_NAME=quarantine.entity.table,
+                    PART_NAME=quarantine.entity.partition,
+                    LOCATION=quarantine.location,
+                    SINCE=quarantine.since,
+                    UNTIL=quarantine.until,
+                    BYTES=quarantine.bytes,
+                    NAMES=json.dumps(quarantine.names),
                 )
             )
 

@@ -1,4 +1,4 @@
-"""The queries that read tables, as other programs told of them: no text and no user, only how long each took."""
+"""The queries of other programs that read tables, as reported: how long each took, without its text and user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.parts import parts
 from compactor.database.retry import retried
-from compactor.state.state_tables import READS, alone
+from compactor.state.state_tables import READS, lock_state
 
 _R = READS.c
 _AT_ONCE = 500
@@ -23,8 +23,10 @@ MOST_ROWS = 1_000_000  #: of a metastore, whatever their age
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """A query that read a table and ended at ``at`` (epoch ms). ``like`` is shared by like queries; ``query`` is its
-    engine's id, by which it is stored once."""
+    """A query that read a table and ended at ``at`` (epoch ms).
+
+    Similar queries share ``like``. ``query`` is the engine's id of the query, so that the query is stored once.
+    """
 
     database: str
     table: str
@@ -38,7 +40,7 @@ class Read:
 
     @property
     def key(self) -> str:
-        """A digest of which read it is."""
+        """A digest of the engine, the query and the table."""
         names = json.dumps([self.engine, self.query, self.database, self.table])
         return hashlib.sha256(names.encode(errors="surrogatepass")).hexdigest()
 
@@ -62,15 +64,15 @@ class Reads:
     @retried
     def add(self, metastore: str, reads: Sequence[Read]) -> int:
         """Stores reads that are not stored yet; returns their number."""
-        new = {one.key: one for one in reads}
+        new = {read.key: read for read in reads}
         with self._database.write() as conn:
-            alone(conn)
+            lock_state(conn)
             for keys in parts(list(new), _AT_ONCE):
                 known = conn.execute(select(_R.READ_KEY).where(_R.METASTORE == metastore, _R.READ_KEY.in_(keys)))
                 for key in known.scalars().all():
                     del new[key]
             if new:
-                conn.execute(insert(READS), [_row(metastore, key, one) for key, one in new.items()])
+                conn.execute(insert(READS), [_row(metastore, key, read) for key, read in new.items()])
         return len(new)
 
     def sums(self, metastore: str, since: int) -> list[ReadsOfTable]:
@@ -105,24 +107,24 @@ class Reads:
     @retried
     def purge(self, metastore: str, older_than_ms: int, most: int = MOST_ROWS) -> int:
         """Deletes reads that ended longer ago than this, and the oldest ones beyond ``most``; returns their number."""
-        of = _R.METASTORE == metastore
+        is_ours = _R.METASTORE == metastore
         with self._database.write() as conn:
-            newest = select(_R.ENDED_AT).where(of).order_by(_R.ENDED_AT.desc()).offset(most).limit(1)
+            newest = select(_R.ENDED_AT).where(is_ours).order_by(_R.ENDED_AT.desc()).offset(most).limit(1)
             beyond = conn.execute(newest).scalar()
             before = max(now_ms(conn) - older_than_ms, 0 if beyond is None else beyond + 1)
-            return conn.execute(delete(READS).where(of, _R.ENDED_AT < before)).rowcount
+            return conn.execute(delete(READS).where(is_ours, _R.ENDED_AT < before)).rowcount
 
 
-def _row(metastore: str, key: str, one: Read) -> dict[str, object]:
+def _row(metastore: str, key: str, read: Read) -> dict[str, object]:
     return {
         "METASTORE": metastore,
         "READ_KEY": key,
-        "DB_NAME": one.database,
-        "TABLE_NAME": one.table,
-        "ENGINE": one.engine,
-        "LIKENESS": one.like,
-        "ENDED_AT": one.at,
-        "SECONDS": one.seconds,
-        "FILES": one.files,
-        "BYTES": one.bytes,
+        "DB_NAME": read.database,
+        "TABLE_NAME": read.table,
+        "ENGINE": read.engine,
+        "LIKENESS": read.like,
+        "ENDED_AT": read.at,
+        "SECONDS": read.seconds,
+        "FILES": read.files,
+        "BYTES": read.bytes,
     }

@@ -1,7 +1,8 @@
-"""Residents: applications that wait for further batches of their route, so that the cost of a start is paid once.
+"""Residents: applications that wait for further batches of their route, which saves the time of further starts.
 
-A planner gives a batch to a resident in the transaction that plans it, and a resident leaves only if it has been given
-none: neither misses the other. A dead one is recognized by the end of its time.
+A planner assigns a batch to a resident in the transaction that plans the batch. A resident leaves only if it has no
+assigned batch, in one transaction too. So no batch is assigned to a resident that has left. A resident that does not
+extend its time counts as dead.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from sqlalchemy import Connection, delete, exists, insert, select, update
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.state_tables import BATCHES, RESIDENTS, alone
+from compactor.state.state_tables import BATCHES, RESIDENTS, lock_state
 
 _B, _R = BATCHES.c, RESIDENTS.c
 _PLANNED, _RUNNING, _DONE = "planned", "running", "done"
@@ -39,7 +40,7 @@ class Residents:
 
     @retried
     def enter(self, metastore: str, route: str, application_id: str, alive_ms: int) -> int:
-        """Registers an application to which batches of ``route`` may be given; returns its id here."""
+        """Registers an application that takes batches of ``route``; returns its id as a resident."""
         with self._database.write() as conn:
             now = now_ms(conn)
             row = {
@@ -63,24 +64,24 @@ class Residents:
 
     @retried
     def leave(self, resident: int) -> bool:
-        """Stops taking batches; returns false if one was given meanwhile, which has to be worked on first."""
+        """Removes the resident; returns false if it has an assigned batch, which it has to work on first."""
         with self._database.write() as conn:
-            alone(conn)
-            if _given(conn, resident) is not None:
+            lock_state(conn)
+            if _assigned_batch(conn, resident) is not None:
                 return False
             conn.execute(delete(RESIDENTS).where(_R.RESIDENT_ID == resident))
             return True
 
-    def given(self, resident: int) -> int | None:
-        """Returns the batch that was given to the resident and has not begun."""
+    def assigned_batch(self, resident: int) -> int | None:
+        """Returns the batch that is assigned to the resident and has not begun."""
         with self._database.read() as conn:
-            return _given(conn, resident)
+            return _assigned_batch(conn, resident)
 
     @retried
-    def bury(self, metastore: str) -> int:
-        """Forgets residents whose time has ended and frees their batches not yet begun; returns the number of residents."""
+    def remove_dead(self, metastore: str) -> int:
+        """Removes residents whose time has ended, and ends their planned batches; returns the number of residents."""
         with self._database.write() as conn:
-            alone(conn)
+            lock_state(conn)
             dead = _R.METASTORE == metastore, _R.ALIVE_UNTIL <= now_ms(conn)
             ids = conn.execute(select(_R.RESIDENT_ID).where(*dead)).scalars().all()
             if ids:
@@ -106,17 +107,17 @@ class Residents:
             ]
 
 
-def idle(conn: Connection, metastore: str, route: str) -> int | None:
-    """Returns an idle, living resident of this route, so that no batch waits behind the work of another."""
+def idle_resident(conn: Connection, metastore: str, route: str) -> int | None:
+    """Returns a living resident of this route that has no batch; None if all are busy."""
     busy = exists().where(_B.RESIDENT_ID == _R.RESIDENT_ID, _B.STATE.in_((_PLANNED, _RUNNING)))
     query = select(_R.RESIDENT_ID).where(
         _R.METASTORE == metastore, _R.ROUTE == route, _R.ALIVE_UNTIL > now_ms(conn), ~busy
     )
-    found = conn.execute(query.order_by(_R.RESIDENT_ID).limit(1)).scalar()
-    return None if found is None else int(found)
+    resident = conn.execute(query.order_by(_R.RESIDENT_ID).limit(1)).scalar()
+    return None if resident is None else int(resident)
 
 
-def _given(conn: Connection, resident: int) -> int | None:
+def _assigned_batch(conn: Connection, resident: int) -> int | None:
     query = select(_B.BATCH_ID).where(_B.RESIDENT_ID == resident, _B.STATE == _PLANNED)
-    found = conn.execute(query.order_by(_B.BATCH_ID).limit(1)).scalar()
-    return None if found is None else int(found)
+    batch_id = conn.execute(query.order_by(_B.BATCH_ID).limit(1)).scalar()
+    return None if batch_id is None else int(batch_id)

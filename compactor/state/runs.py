@@ -24,7 +24,7 @@ _AT_ONCE = 100  #: tables and partitions in one statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The figures of one compaction, before and after. ``ended_at`` is set by the database when it is stored."""
+    """The figures of one compaction, before and after. The database sets ``ended_at`` when it stores them."""
 
     metastore: str
     entry_id: int
@@ -47,21 +47,24 @@ class Run:
     bytes_copied: int | None = None  #: of ``bytes_after``; None in rows of releases that did not count them
     deltas_left: int = 0  #: because of a bound of the request
     bytes_left: int = 0
-    opening_before: float | None = None  #: seconds that a reader takes to open the input; None: not measured
-    opening_after: float | None = None  #: and the output
-    bytes_taken_over: int | None = None  #: of ``bytes_copied``, by the store or file system; None as there
+    opening_before: float | None = None  #: seconds that a reader takes to open the input; None if not measured
+    opening_after: float | None = None  #: the same for the output
+    bytes_taken_over: int | None = None  #: part of ``bytes_copied`` that the store or file system copied; None as there
     store: str | None = None  #: scheme of its location; None in rows of releases that did not keep it
-    together: int = 1  #: entries that its worker took at once, each of which waits for the others
+    together: int = 1  #: entries that its worker took at once; each waits for the others
     core_seconds: float | None = None  #: processor time of its units; None as there
-    expected_seconds: float | None = None  #: by the runs before it; None: there were too few
+    expected_seconds: float | None = None  #: prediction from the runs before it; None if there were too few
     ended_at: int | None = None
 
 
 class DayOfRuns(NamedTuple):
-    """Sums over the runs that ended on one day (UTC): what they removed, what they moved and took, and by how many seconds
-    the measured ones became faster to open."""
+    """Sums over the runs that ended on one day (UTC).
 
-    day: int  #: its begin, epoch ms
+    ``directories`` and ``files`` count the removed ones. ``opening`` is the number of seconds by which the measured
+    inputs became faster to open.
+    """
+
+    day: int  #: its first millisecond, epoch ms
     runs: int
     directories: int
     files: int
@@ -124,19 +127,19 @@ class Runs:
             return [_run(row) for row in conn.execute(query).mappings()]
 
     def of_entries(self, metastore: str, entry_ids: Collection[int]) -> dict[int, Run]:
-        """Returns the newest run of each of these entries; one never compacted by us has none."""
+        """Returns the newest run of each of these entries that Compactor has compacted."""
         query = select(RUNS).where(_R.METASTORE == metastore, _R.ENTRY_ID.in_(entry_ids)).order_by(_R.RUN_ID)
         with self._database.read() as conn:
             return {row["ENTRY_ID"]: _run(row) for row in conn.execute(query).mappings()}
 
-    def left(self, metastore: str) -> dict[int, tuple[int, int]]:
+    def remainders(self, metastore: str) -> dict[int, tuple[int, int]]:
         """Returns the deltas and bytes that bounded requests left to later ones, by entry."""
         query = select(_R.ENTRY_ID, _R.DELTAS_LEFT, _R.BYTES_LEFT).where(_R.METASTORE == metastore, _R.DELTAS_LEFT > 0)
         with self._database.read() as conn:
             return {row.ENTRY_ID: (row.DELTAS_LEFT, row.BYTES_LEFT) for row in conn.execute(query)}
 
     def openings(self, metastore: str) -> dict[int, tuple[float, float]]:
-        """Returns the seconds to open before and after, by entry, if they were measured."""
+        """Returns the measured seconds to open the input and the output, by entry."""
         query = select(_R.ENTRY_ID, _R.OPENING_BEFORE, _R.OPENING_AFTER).where(
             _R.METASTORE == metastore, _R.OPENING_BEFORE.is_not(None), _R.OPENING_AFTER.is_not(None)
         )
@@ -154,27 +157,26 @@ class Runs:
             return [_run(row) for row in conn.execute(query).mappings()]
 
     def newest_of(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, Run]:
-        """Returns the newest run of each of these tables and partitions; one never compacted by us has none."""
-        found: dict[Entity, Run] = {}
+        """Returns the newest run of each of these tables and partitions that Compactor has compacted."""
+        newest_runs: dict[Entity, Run] = {}
         with self._database.read() as conn:
-            for some in parts(list(dict.fromkeys(entities)), _AT_ONCE):
-                newest = select(func.max(_R.RUN_ID)).where(_R.METASTORE == metastore, or_(*map(_is_of, some)))
+            for batch in parts(list(dict.fromkeys(entities)), _AT_ONCE):
+                newest = select(func.max(_R.RUN_ID)).where(_R.METASTORE == metastore, or_(*map(_is_of, batch)))
                 newest = newest.group_by(_R.DB_NAME, _R.TABLE_NAME, _R.PART_NAME)
                 ids = conn.execute(newest).scalars().all()
                 rows = conn.execute(select(RUNS).where(_R.RUN_ID.in_(ids))).mappings()
-                found |= {run.entity: run for run in map(_run, rows)}
-        return found
+                newest_runs |= {run.entity: run for run in map(_run, rows)}
+        return newest_runs
 
     def of_table(self, metastore: str, database: str, table: str, since: int, limit: int) -> list[Run]:
-        """Returns the newest runs of a table and its partitions that ended at ``since`` (epoch ms) or later, the newest
-        first."""
+        """Returns the newest runs of a table and its partitions, newest first; ``since`` (epoch ms) bounds their ends."""
         query = select(RUNS).where(_R.METASTORE == metastore, _R.DB_NAME == database, _R.TABLE_NAME == table)
         query = query.where(_R.ENDED_AT >= since).order_by(_R.RUN_ID.desc()).limit(limit)
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]
 
     def tables_since(self, metastore: str, at: int) -> dict[tuple[str, str], int]:
-        """Returns the number of runs that ended at ``at`` (epoch ms) or later, by database and table."""
+        """Counts the runs of each database and table that ended at ``at`` (epoch ms) or later."""
         query = select(_R.DB_NAME, _R.TABLE_NAME, func.count()).where(_R.METASTORE == metastore, _R.ENDED_AT >= at)
         with self._database.read() as conn:
             rows = conn.execute(query.group_by(_R.DB_NAME, _R.TABLE_NAME)).all()

@@ -1,4 +1,4 @@
-"""Results of the initiator's last look at each entity: one row for each, for lists of thousands of them."""
+"""Results of the initiator's last look at each entity: one row per entity, for lists of thousands."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from compactor.compaction.health import Condition
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.state_tables import CONDITIONS, alone
+from compactor.state.state_tables import CONDITIONS, lock_state
 
 _C = CONDITIONS.c
 _AT_ONCE = 1000  #: rows in one statement
 _NAME = _C.DB_NAME + "." + _C.TABLE_NAME + case((_C.PART_NAME.is_(None), ""), else_="/" + _C.PART_NAME)
 _BYTES: ColumnElement[Any] = _C.BASE_BYTES + _C.DELTA_BYTES
-#: The orders of a list.
+#: The orders in which a list may be sorted.
 ORDERS: Mapping[str, ColumnElement[Any]] = {
     "table": _NAME,
     "health": _C.HEALTH,
@@ -70,9 +70,9 @@ _FIGURES = (
 class Seen:
     """One entity as of the last look at it. Times are epoch ms of the metastore's clock.
 
-    ``condition`` is the result of the last look into its directory, which may be an older one; None before the first.
-    ``last_compacted`` is the end of its newest compaction that succeeded, as far as the history goes back. ``basis`` is what
-    the decision was based on, if it may stand in later passes.
+    ``condition`` comes from the last look into its directory, which may be older; None before the first.
+    ``last_compacted`` is the end of the newest successful compaction in the history. ``basis`` has the inputs of the
+    decision, if later passes may reuse it.
     """
 
     entity: Entity
@@ -91,8 +91,8 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A filter: ``find`` is a part of ``db.table/partition`` in any case, ``outcomes`` empty means all of them."""
+class ConditionFilter:
+    """Selects rows: ``find`` has words of ``db.table/partition``, in any case; empty ``outcomes`` select every outcome."""
 
     find: str = ""
     outcomes: tuple[str, ...] = ()
@@ -110,8 +110,10 @@ _STEPS: Mapping[int | None, ColumnElement[bool]] = {
 
 
 class Share(NamedTuple):
-    """The tables and partitions of a database that had one outcome and are in one step of health: 0 is below 20, 4 is 80
-    and more, None unknown."""
+    """The number of tables and partitions of a database with one outcome and one step of health.
+
+    Step 0 is a health below 20, step 4 is 80 and more, None is unknown.
+    """
 
     database: str
     outcome: str
@@ -138,29 +140,31 @@ class Conditions:
 
     @retried
     def record(self, metastore: str, seen: Sequence[Seen], gone: Collection[Entity] = ()) -> None:
-        """Stores the results of a look in place of the one before; entities that are gone are forgotten."""
-        rows = {entity_key(one.entity): one for one in seen}
-        lost = [entity_key(entity) for entity in gone]
+        """Stores the results of a look, which replace earlier ones; deletes the rows of entities that are gone."""
+        rows = {entity_key(look.entity): look for look in seen}
+        gone_keys = [entity_key(entity) for entity in gone]
         with self._database.write() as conn:
-            alone(conn)
-            for some in _chunks([*rows, *lost]):
-                kept = self._known(conn, metastore, [key for key in some if key in rows and not rows[key].condition])
-                conn.execute(delete(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(some)))
-                made = [_row(metastore, key, _with(rows[key], kept.get(key))) for key in some if key in rows]
-                if made:
-                    conn.execute(insert(CONDITIONS), made)
+            lock_state(conn)
+            for keys in _chunks([*rows, *gone_keys]):
+                kept = self._known(conn, metastore, [key for key in keys if key in rows and not rows[key].condition])
+                conn.execute(delete(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(keys)))
+                values = [
+                    _row(metastore, key, _keep_condition(rows[key], kept.get(key))) for key in keys if key in rows
+                ]
+                if values:
+                    conn.execute(insert(CONDITIONS), values)
 
     def page(
         self,
         metastore: str,
-        wanted: Wanted | None = None,
+        condition_filter: ConditionFilter | None = None,
         *,
         order: str = "health",
         descending: bool = False,
         limit: int,
         offset: int = 0,
     ) -> list[Seen]:
-        """Returns rows in an order of ``ORDERS``, then by name; rows never measured come last.
+        """Returns rows in an order of ``ORDERS``, then by name; rows without the sorted value come last.
 
         Raises:
             BadSetting: there is no such order.
@@ -168,24 +172,24 @@ class Conditions:
         column = ORDERS.get(order)
         if column is None:
             raise BadSetting(f"order {order!r}: expected one of {', '.join(ORDERS)}")
-        query = _of(select(_C.ENTITY_KEY), metastore, wanted)
+        query = _filtered(select(_C.ENTITY_KEY), metastore, condition_filter)
         unknown = case((column.is_(None), 1), else_=0)
         query = query.order_by(
             unknown, column.desc() if descending else column, _C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME
         )
         with self._database.read() as conn:
-            # keys first: of 100,000 rows only a few numbers each are sorted
+            # Keys first: of 100,000 rows the database sorts only a few numbers each.
             keys = conn.execute(query.limit(limit).offset(offset)).scalars().all()
-            found = self._known(conn, metastore, keys)
-        return [found[key] for key in keys if key in found]
+            rows = self._known(conn, metastore, keys)
+        return [rows[key] for key in keys if key in rows]
 
-    def count(self, metastore: str, wanted: Wanted | None = None) -> int:
+    def count(self, metastore: str, condition_filter: ConditionFilter | None = None) -> int:
         """Returns the number of rows."""
         with self._database.read() as conn:
-            return int(conn.execute(_of(select(func.count()), metastore, wanted)).scalar_one())
+            return int(conn.execute(_filtered(select(func.count()), metastore, condition_filter)).scalar_one())
 
     def entities(self, metastore: str) -> set[Entity]:
-        """Returns the rows of all entities."""
+        """Returns all entities that have a row."""
         query = select(_C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME).where(_C.METASTORE == metastore)
         with self._database.read() as conn:
             return {
@@ -200,19 +204,23 @@ class Conditions:
             return {row.OUTCOME: int(row.n) for row in conn.execute(query)}
 
     def spread(self, metastore: str) -> list[Share]:
-        """Returns the numbers of rows by database, outcome and step of health, by database."""
-        # by table first, in the order of the index: nothing but those few sums is sorted
+        """Counts the rows of each database, outcome and step of health; sorted by database."""
+        # Sums by table first, in the order of the index, so that the database sorts only these sums.
         sums = [func.sum(case((condition, 1), else_=0)).label(f"N{n}") for n, condition in enumerate(_STEPS.values())]
         tables = select(_C.DB_NAME, _C.OUTCOME, *sums).where(_C.METASTORE == metastore)
-        of = tables.group_by(_C.DB_NAME, _C.TABLE_NAME, _C.OUTCOME).subquery().c
-        numbers = [func.sum(of[f"N{n}"]) for n in range(len(_STEPS))]
-        query = select(of.DB_NAME, of.OUTCOME, *numbers).group_by(of.DB_NAME, of.OUTCOME).order_by(of.DB_NAME)
+        by_table = tables.group_by(_C.DB_NAME, _C.TABLE_NAME, _C.OUTCOME).subquery().c
+        numbers = [func.sum(by_table[f"N{n}"]) for n in range(len(_STEPS))]
+        query = (
+            select(by_table.DB_NAME, by_table.OUTCOME, *numbers)
+            .group_by(by_table.DB_NAME, by_table.OUTCOME)
+            .order_by(by_table.DB_NAME)
+        )
         with self._database.read() as conn:
             rows = conn.execute(query).all()
         return [
             Share(database, outcome, step, int(n))
-            for database, outcome, *found in rows
-            for step, n in zip(_STEPS, found, strict=True)
+            for database, outcome, *counts in rows
+            for step, n in zip(_STEPS, counts, strict=True)
             if n
         ]
 
@@ -226,11 +234,11 @@ class Conditions:
             rows = conn.execute(query).all()
         return [WorstTable(d, t, int(n), int(health), int(many), int(b)) for d, t, n, health, many, b in rows]
 
-    def of(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, Seen]:
+    def for_entities(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, Seen]:
         """Returns the rows of these entities."""
         with self._database.read() as conn:
-            found = self._known(conn, metastore, [entity_key(entity) for entity in entities])
-        return {seen.entity: seen for seen in found.values()}
+            rows = self._known(conn, metastore, [entity_key(entity) for entity in entities])
+        return {seen.entity: seen for seen in rows.values()}
 
     def tables(self, metastore: str) -> list[tuple[str, str]]:
         """Returns database and name of every table with rows."""
@@ -241,21 +249,21 @@ class Conditions:
     def stored_decisions(
         self, metastore: str, tables: Collection[tuple[str, str]]
     ) -> dict[tuple[str, str], dict[str | None, StoredDecision]]:
-        """Returns the decisions that may stand, by database and table, then by partition."""
-        found: dict[tuple[str, str], dict[str | None, StoredDecision]] = {table: {} for table in tables}
+        """Returns the decisions that may be reused, by database and table, then by partition."""
+        decisions: dict[tuple[str, str], dict[str | None, StoredDecision]] = {table: {} for table in tables}
         columns = (_C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME, _C.DIGEST, _C.OPEN_DIGEST, _C.NEWEST_TXN_ID, _C.OUTCOME)
         query = select(*columns, _C.SEEN_AT).where(
             _C.METASTORE == metastore, _C.DIGEST.is_not(None), _of_tables(tables)
         )
         with self._database.read() as conn:
             for database, table, partition, *decision in conn.execute(query).all():
-                if (of_table := found.get((database, table))) is not None:
+                if (of_table := decisions.get((database, table))) is not None:
                     of_table[partition] = StoredDecision._make(decision)
-        return found
+        return decisions
 
     @retried
     def forget_bases(self, metastore: str, table: tuple[str, str] | None = None) -> None:
-        """Lets no decision stand, of one table or of all."""
+        """Makes the next pass decide again about one table, or about all."""
         query = update(CONDITIONS).where(_C.METASTORE == metastore)
         if table is not None:
             query = query.where(_C.DB_NAME == table[0], _C.TABLE_NAME == table[1])
@@ -271,7 +279,7 @@ class Conditions:
                 conn.execute(delete(CONDITIONS).where(*here))
 
     def unsettled(self, metastore: str, before: int) -> list[Seen]:
-        """Returns rows of looks before ``before`` that show something to merge or to clean, or an obstacle."""
+        """Returns rows of looks before ``before`` that have something to merge or to clean, or an obstacle."""
         calm = (_C.OUTCOME == "notneeded") & (func.coalesce(_C.DELTAS, 1) == 0)
         query = select(CONDITIONS).where(_C.METASTORE == metastore, _C.SEEN_AT < before, ~calm)
         with self._database.read() as conn:
@@ -279,44 +287,44 @@ class Conditions:
 
     @retried
     def purge(self, older_than_ms: int) -> int:
-        """Deletes rows not looked at for that long; returns their number."""
+        """Deletes the rows of entities that were last looked at longer ago than this; returns their number."""
         with self._database.write() as conn:
             return conn.execute(delete(CONDITIONS).where(_C.SEEN_AT < now_ms(conn) - older_than_ms)).rowcount
 
     def _known(self, conn: Connection, metastore: str, keys: Sequence[str]) -> dict[str, Seen]:
-        found: dict[str, Seen] = {}
-        for some in _chunks(keys):
-            query = select(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(some))
-            found |= {row["ENTITY_KEY"]: _seen(row) for row in conn.execute(query).mappings()}
-        return found
+        rows: dict[str, Seen] = {}
+        for batch in _chunks(keys):
+            query = select(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(batch))
+            rows |= {row["ENTITY_KEY"]: _seen(row) for row in conn.execute(query).mappings()}
+        return rows
 
 
-def _of(query: Select[Any], metastore: str, wanted: Wanted | None) -> Select[Any]:
+def _filtered(query: Select[Any], metastore: str, condition_filter: ConditionFilter | None) -> Select[Any]:
     query = query.select_from(CONDITIONS).where(_C.METASTORE == metastore)
-    if wanted is None:
+    if condition_filter is None:
         return query
-    if wanted.outcomes:
-        query = query.where(or_(*(_C.OUTCOME == literal(outcome) for outcome in wanted.outcomes)))
-    for word in wanted.find.lower().split():
+    if condition_filter.outcomes:
+        query = query.where(or_(*(_C.OUTCOME == literal(outcome) for outcome in condition_filter.outcomes)))
+    for word in condition_filter.find.lower().split():
         query = query.where(func.lower(_NAME).contains(word, autoescape=True))
     return query
 
 
 def _of_tables(tables: Collection[tuple[str, str]]) -> ColumnElement[bool]:
-    """Returns the condition for rows of ``tables``, which also others may meet that share their names.
+    """Returns a condition that all rows of ``tables`` meet, and some others: database and table are tested apart.
 
-    Two plain lists, since a server compares each row with each pair of a list of pairs.
+    Two plain lists are faster than a list of pairs, which a server compares with each row one by one.
     """
     return _C.DB_NAME.in_({database for database, _ in tables}) & _C.TABLE_NAME.in_({table for _, table in tables})
 
 
-def _with(seen: Seen, known: Seen | None) -> Seen:
-    """Returns the columns to update: a look that did not reach the directory keeps the result of the one before."""
+def _keep_condition(seen: Seen, known: Seen | None) -> Seen:
+    """Returns ``seen`` with the condition of the look before, for a look that did not reach the directory."""
     return seen if known is None else replace(seen, condition=known.condition)
 
 
 def entity_key(entity: Entity) -> str:
-    """Returns a digest of the names, since Hive's names together are longer than any database's keys may be."""
+    """Returns a digest of the names, which together may be longer than a key of a database."""
     names = json.dumps([entity.database, entity.table, entity.partition])
     return hashlib.sha256(names.encode()).hexdigest()
 
@@ -359,5 +367,5 @@ def _seen(row: RowMapping) -> Seen:
 
 def _chunks(keys: Sequence[str]) -> Iterator[list[str]]:
     rest = iter(keys)
-    while some := list(islice(rest, _AT_ONCE)):
-        yield some
+    while batch := list(islice(rest, _AT_ONCE)):
+        yield batch

@@ -1,6 +1,6 @@
-"""Locations that held data when they were last looked through, each with the identity that its directory had.
+"""Locations that held data at the last look, each with the identity of its directory.
 
-A directory that is empty now and has another identity is not the one that was there: a mount is away (PROTOCOL 11.11).
+An empty directory with another identity is not the one that was there before: a mount is missing (PROTOCOL 11.11).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlalchemy import delete, insert, select
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.state.state_tables import PLACES, alone
+from compactor.state.state_tables import PLACES, lock_state
 
 _P = PLACES.c
 _AT_ONCE = 500  #: rows in one statement
@@ -42,7 +42,7 @@ class Places:
 
     @retried
     def remember(self, metastore: str, seen: Mapping[str, KnownPlace]) -> None:
-        """Stores places, given by location, over what was known of them."""
+        """Stores places by location; they replace earlier ones."""
         rows = [
             {
                 "METASTORE": metastore,
@@ -56,15 +56,15 @@ class Places:
         if not rows:
             return
         with self._database.write() as conn:
-            alone(conn)
+            lock_state(conn)
             for start in range(0, len(rows), _AT_ONCE):
-                some = rows[start : start + _AT_ONCE]
-                keys = [row["LOCATION_KEY"] for row in some]
+                batch = rows[start : start + _AT_ONCE]
+                keys = [row["LOCATION_KEY"] for row in batch]
                 conn.execute(delete(PLACES).where(_P.METASTORE == metastore, _P.LOCATION_KEY.in_(keys)))
-                conn.execute(insert(PLACES), some)
+                conn.execute(insert(PLACES), batch)
 
     @retried
     def purge(self, older_than_ms: int) -> int:
-        """Deletes places that held data longer ago than this when they were last looked through; returns their number."""
+        """Deletes places that were last seen with data longer ago than this; returns their number."""
         with self._database.write() as conn:
             return conn.execute(delete(PLACES).where(_P.SEEN_AT < now_ms(conn) - older_than_ms)).rowcount

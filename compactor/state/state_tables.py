@@ -1,4 +1,4 @@
-"""Our own tables. Times are epoch milliseconds of the database's clock; JSON is text, so that every database has it."""
+"""Our own tables. Times are epoch ms of the database's clock; JSON is stored as text, which every database has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION_TABLE = "COMPACTOR_VERSION"  #: Alembic's
 
 
 def _key(name: str) -> Column[int]:
-    # INTEGER on SQLite, so that the database allocates the number, and never twice (AUTOINCREMENT below).
+    # INTEGER on SQLite lets the database allocate the number; AUTOINCREMENT below keeps it from reusing one.
     return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
@@ -110,7 +110,7 @@ RUNS = Table(
     Index("COMPACTOR_RUNS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
     Index("COMPACTOR_RUNS_TIME_IDX", "METASTORE", "ENDED_AT"),
     Index("COMPACTOR_RUNS_TABLE_IDX", "METASTORE", "DB_NAME", "TABLE_NAME"),
-    # the sums of each day are read from the index alone
+    # This index alone answers the sums of each day.
     Index(
         "COMPACTOR_RUNS_DAYS_IDX",
         *("METASTORE", "ENDED_AT", "DIRECTORIES_BEFORE", "DIRECTORIES_AFTER", "FILES_BEFORE", "FILES_AFTER"),
@@ -180,7 +180,7 @@ CONDITIONS = Table(
     Column("DIGEST", String(64)),
     Column("OPEN_DIGEST", String(64)),
     Column("NEWEST_TXN_ID", BigInteger),
-    # the overview's figures are read from the index alone
+    # This index alone answers the overview.
     Index(
         "COMPACTOR_CONDITIONS_TABLE_IDX",
         *("METASTORE", "DB_NAME", "TABLE_NAME", "OUTCOME", "HEALTH", "DELTAS", "BASE_BYTES", "DELTA_BYTES"),
@@ -263,14 +263,14 @@ READS = Table(
     Index("COMPACTOR_READS_TIME_IDX", "METASTORE", "ENDED_AT"),
 )
 
-#: Alembic's only row: its holder is alone among the transactions that read before they write.
+#: Alembic's only row. Transactions that read before they write lock it, so only one of them runs at a time.
 VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
 
 for _table in metadata.tables.values():
-    # names differ by case, and hold any character
+    # Names may differ only by case, and may hold any character.
     _table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")
 
 
-def alone(conn: Connection) -> None:
-    """Keeps other callers waiting until the transaction ends; on SQLite a writer is alone anyway."""
+def lock_state(conn: Connection) -> None:
+    """Makes other callers wait until this transaction ends; on SQLite a writer is alone anyway."""
     conn.execute(select(VERSION.c.version_num).with_for_update()).all()

@@ -1,4 +1,4 @@
-"""Our state by its database: open, create and upgrade."""
+"""Our own state in its database: open, create, upgrade."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from compactor.state.state_tables import VERSION_TABLE
 
 
 class OwnState:
-    """The state kept besides the metastore. Correctness does not depend on both committing together."""
+    """The stores of our own state. Correctness does not depend on committing together with the metastore."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -60,24 +60,24 @@ def open_state(url: str, read_only: bool = False) -> OwnState:
 
     Raises:
         BadSetting: the URL is malformed.
-        NotSupported: a database that this release does not know.
-        DatabaseUnavailable: it cannot be reached, holds no state, or is of another release.
+        NotSupported: this release does not know the kind of database.
+        DatabaseUnavailable: the database cannot be reached, holds no state, or state of another release.
     """
     database = open_database(url, read_only=read_only)
     try:
-        found, wanted = version(database), newest_version()
+        present, expected = version(database), newest_version()
     except BaseException:
         database.close()
         raise
-    if found != wanted:
+    if present != expected:
         database.close()
-        has = "holds no state" if found is None else f"holds state of version {found}, this release has {wanted}"
+        has = "holds no state" if present is None else f"holds state of version {present}, this release has {expected}"
         raise DatabaseUnavailable(f"database {database.url} {has}; run `compactor state init`, or `state upgrade`")
     return OwnState(database)
 
 
 def version(database: Database) -> str | None:
-    """Returns the version of the state in ``database``; None if there is none."""
+    """Returns the version of the state in ``database``; None if it holds no state."""
     with database.read() as conn:
         return _version(conn)
 
@@ -111,9 +111,9 @@ def init(url: str) -> OwnState:
 def _version(conn: Connection) -> str | None:
     if not inspect(conn).has_table(VERSION_TABLE):
         return None
-    # Not by Alembic's context, which logs the database it found for every task and trigger that looks here.
-    found: str | None = conn.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
-    return found
+    # Alembic's own context would log the database at every call.
+    number: str | None = conn.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
+    return number
 
 
 def _config() -> Config:

@@ -51,7 +51,7 @@ def test_what_is_due_is_found_among_what_is_remembered(site: Site, tmp_path: Pat
     done = initiate(site)
     assert (done.considered, done.kept) == ((), 3)
     assert site.state is not None
-    seen = site.state.conditions.of(site.name, [partition_of(table, "B")])
+    seen = site.state.conditions.for_entities(site.name, [partition_of(table, "B")])
     assert [one.outcome for one in seen.values()] == ["notneeded"]
 
 

@@ -72,7 +72,7 @@ def test_reserved_entries_are_nobody_elses(state: OwnState) -> None:
     assert state.batches.reserved("m") == {1, 2}
     with pytest.raises(LostClaim, match="entries 2 of metastore m"):
         state.batches.plan("m", None, None, [2, 3], {})
-    assert state.batches.done(first)
+    assert state.batches.finish(first)
     assert state.batches.reserved("m") == set()
     state.batches.plan("m", None, None, [2, 3], {}, reserved_ms=-1)
     assert state.batches.reserved("m") == set()  # its time is over
@@ -126,9 +126,9 @@ def test_only_its_driver_extends_and_ends_a_batch(state: OwnState) -> None:
     assert state.batches.reserved("m") == set()
     assert state.batches.extend(batch_id, "me", 60_000)
     assert state.batches.reserved("m") == {1}
-    assert not state.batches.done(batch_id, "you")
-    assert state.batches.done(batch_id, "me")
-    assert not state.batches.done(batch_id, "me")
+    assert not state.batches.finish(batch_id, "you")
+    assert state.batches.finish(batch_id, "me")
+    assert not state.batches.finish(batch_id, "me")
     assert not state.batches.register(batch_id, "me", 1000)
 
 

@@ -94,7 +94,7 @@ def test_a_look_is_one_truth_and_is_kept(shown: Shown, login: Login, site: Site)
     expect(dialog.locator("time")).not_to_have_attribute("datetime", before or "")
     expect(dialog.locator("p > .chip")).to_have_count(1)
     assert site.state is not None
-    (seen,) = site.state.conditions.of(site.name, [Entity(database="default", table="returns_1")]).values()
+    (seen,) = site.state.conditions.for_entities(site.name, [Entity(database="default", table="returns_1")]).values()
     assert datetime.fromisoformat(dialog.locator("time").get_attribute("datetime") or "").timestamp() * 1000 == seen.at
 
 

@@ -174,7 +174,7 @@ class Fleet(RuleBasedStateMachine):
         requested = {(e.entity, e.type) for e in self.site.metastore.entries.queue() if e.id not in before}
         assert requested == {(entity, kind) for entity, one in wanted.items() if (kind := _asked(one)) is not None}
         assert self.site.state is not None
-        shown = self.site.state.conditions.of(self.site.name, wanted)
+        shown = self.site.state.conditions.for_entities(self.site.name, wanted)
         assert {entity: one.outcome for entity, one in shown.items()} == {
             entity: one.outcome for entity, one in wanted.items() if entity in shown
         }

@@ -87,7 +87,7 @@ def test_no_group_begins_once_the_batch_is_taken_away(deployment: Site, warehous
     )
     assert [o.result for o in done.outcomes] == [Result.COMPACTED]
     assert len(list_claimable_ids(deployment)) == 0
-    assert own_state(deployment).batches.done(batch.batch_id)
+    assert own_state(deployment).batches.finish(batch.batch_id)
     assert len(list_claimable_ids(deployment)) == 1
 
 
@@ -136,7 +136,7 @@ def test_a_working_driver_keeps_its_batch(deployment: Site, batch: int) -> None:
 def test_a_driver_notices_that_its_batch_is_taken_away(deployment: Site, batch: int) -> None:
     batches = own_state(deployment).batches
     with Reservation(batches, batch, MINE, 200) as reservation:
-        batches.done(batch)
+        batches.finish(batch)
         until("the driver notices", lambda: not reservation.is_held)
 
 

@@ -50,7 +50,7 @@ def test_a_pool_starts_no_more_applications_than_allowed(asked: Site) -> None:
     first, other = plan_batches(site)
     assert (first.pool, first.queue, other.pool, other.queue) == ("night", "q", None, None)
     assert plan_batches(site) == []
-    own_state(site).batches.done(first.batch_id)
+    own_state(site).batches.finish(first.batch_id)
     assert [batch.pool for batch in plan_batches(site)] == ["night"]
 
 

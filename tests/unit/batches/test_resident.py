@@ -93,7 +93,7 @@ def test_a_batch_given_to_a_resident_needs_no_application(deployment: Site, ware
         ask(deployment, warehouse, "b")
         (planned,) = plan_batches(deployment)
         assert (planned.resident, planned.to_json()["resident"]) == (presence.id, presence.id)
-        assert store.residents.given(presence.id) == planned.batch_id
+        assert store.residents.assigned_batch(presence.id) == planned.batch_id
 
 
 def test_a_resident_that_works_stays_alive(deployment: Site, warehouse: Path) -> None:

@@ -92,7 +92,7 @@ def test_nothing_is_requested_where_no_write_is_recorded(calm: Site, warehouse: 
     site = with_settings(calm, hive_compactor_delta_num_threshold="2")
     assert [c.entity.table for c in initiate(site).considered] == ["written"]
     assert site.metastore.entries.queue() == []
-    seen = own(site).conditions.of(site.name, [Entity(database="default", table="moved")])
+    seen = own(site).conditions.for_entities(site.name, [Entity(database="default", table="moved")])
     (moved,) = seen.values()
     assert moved.outcome == "major"
     assert moved.because.endswith("no write has been recorded since, so a person has to request it")

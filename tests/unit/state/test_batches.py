@@ -24,9 +24,9 @@ def test_an_entry_is_in_one_batch_at_a_time(fresh: OwnState) -> None:
 def test_a_reservation_ends_by_itself_and_with_its_batch(fresh: OwnState) -> None:
     plan(fresh, 1, reserved_ms=-1)
     assert fresh.batches.reserved("m") == set()
-    again = plan(fresh, 1)
-    assert fresh.batches.done(again)
-    assert not fresh.batches.done(again)
+    renewed = plan(fresh, 1)
+    assert fresh.batches.finish(renewed)
+    assert not fresh.batches.finish(renewed)
     assert fresh.batches.reserved("m") == set()
 
 
@@ -37,11 +37,11 @@ def test_the_first_driver_has_it(fresh: OwnState) -> None:
     assert fresh.batches.register(batch, "a", 60_000)
     assert not fresh.batches.extend(batch, "b", 60_000)
     assert fresh.batches.extend(batch, "a", 120_000)
-    assert not fresh.batches.done(batch, "b")
-    assert fresh.batches.done(batch, "a")
+    assert not fresh.batches.finish(batch, "b")
+    assert fresh.batches.finish(batch, "a")
     assert not fresh.batches.extend(batch, "a", 60_000)
-    found = fresh.batches.get(batch)
-    assert (found.state, found.driver, found.attempt) == (BatchState.DONE, "a", 1)
+    row = fresh.batches.get(batch)
+    assert (row.state, row.driver, row.attempt) == (BatchState.DONE, "a", 1)
 
 
 def test_a_batch_whose_driver_is_gone_is_planned_again(fresh: OwnState) -> None:
@@ -52,21 +52,21 @@ def test_a_batch_whose_driver_is_gone_is_planned_again(fresh: OwnState) -> None:
     urls = {"tracking_url": "http://here:4040", "log_url": "http://node/log"}
     fresh.batches.describe(batch, "b", application_id="application_3", tracking_url="http://elsewhere", log_url=None)
     fresh.batches.describe(batch, "a", application_id="application_2", **urls)
-    found = fresh.batches.get(batch)
-    assert (found.tracking_url, found.log_url) == ("http://here:4040", "http://node/log")
-    assert found.application_id == "application_1"  # its launcher's name for it stays
+    row = fresh.batches.get(batch)
+    assert (row.tracking_url, row.log_url) == ("http://here:4040", "http://node/log")
+    assert row.application_id == "application_1"  # its launcher's name for it stays
     assert not fresh.batches.renew(batch, 60_000)
     assert fresh.batches.extend(batch, "a", -1)
     assert fresh.batches.renew(batch, 60_000)
-    found = fresh.batches.get(batch)
-    assert found.state is BatchState.PLANNED
-    assert (found.driver, found.application_id, found.tracking_url, found.log_url) == (None, None, None, None)
-    assert found.reserved_until > found.read_at
+    row = fresh.batches.get(batch)
+    assert row.state is BatchState.PLANNED
+    assert (row.driver, row.application_id, row.tracking_url, row.log_url) == (None, None, None, None)
+    assert row.reserved_until > row.read_at
     assert not fresh.batches.extend(batch, "a", 60_000)
     assert fresh.batches.register(batch, "c", 60_000)
     fresh.batches.describe(batch, "c", application_id="application_2", **urls)
-    found = fresh.batches.get(batch)
-    assert (found.attempt, found.application_id) == (2, "application_2")
+    row = fresh.batches.get(batch)
+    assert (row.attempt, row.application_id) == (2, "application_2")
 
 
 def test_a_released_batch_is_nobody_s(fresh: OwnState) -> None:
@@ -75,7 +75,7 @@ def test_a_released_batch_is_nobody_s(fresh: OwnState) -> None:
     assert fresh.batches.release(batch)
     assert not fresh.batches.release(batch)
     assert not fresh.batches.extend(batch, "a", 60_000)
-    assert not fresh.batches.done(batch, "a")
+    assert not fresh.batches.finish(batch, "a")
     assert not fresh.batches.register(batch, "b", 60_000)
     assert fresh.batches.get(batch).state is BatchState.RELEASED
     assert fresh.batches.reserved("m") == set()
@@ -85,7 +85,7 @@ def test_a_released_batch_is_nobody_s(fresh: OwnState) -> None:
 
 def test_a_batch_is_not_planned_again_over_another_one(fresh: OwnState) -> None:
     batch = plan(fresh, 1, 2)
-    fresh.batches.done(batch)
+    fresh.batches.finish(batch)
     plan(fresh, 2, 3)
     assert not fresh.batches.renew(batch, 60_000)
     assert fresh.batches.get(batch).state is BatchState.DONE
@@ -94,7 +94,7 @@ def test_a_batch_is_not_planned_again_over_another_one(fresh: OwnState) -> None:
 def test_newest_first_by_state_and_metastore(fresh: OwnState) -> None:
     first, second = plan(fresh, 1), plan(fresh, 2)
     plan(fresh, 1, metastore="other")
-    fresh.batches.done(first)
+    fresh.batches.finish(first)
     assert [batch.id for batch in fresh.batches.find("m")] == [second, first]
     assert [batch.id for batch in fresh.batches.find("m", states=[BatchState.PLANNED])] == [second]
     assert [batch.id for batch in fresh.batches.find("m", limit=1)] == [second]
@@ -106,7 +106,7 @@ def test_an_entry_knows_where_its_newest_application_is_shown(fresh: OwnState) -
         batch = plan(fresh, 1, number + 10)
         fresh.batches.register(batch, "a", 60_000)
         fresh.batches.describe(batch, "a", application_id=None, tracking_url=f"http://{number}", log_url=None)
-        fresh.batches.done(batch, "a")
+        fresh.batches.finish(batch, "a")
     assert fresh.batches.tracking_url("m", [1]) == "http://2"
     assert fresh.batches.tracking_url("m", [11]) == "http://1"
     assert fresh.batches.tracking_url("other", [1]) is None

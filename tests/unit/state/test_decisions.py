@@ -14,9 +14,9 @@ def decided(entity: Entity, outcome: str = "nothing", role: str = "initiator") -
 
 def test_a_decision_comes_back_with_its_numbers_and_time(fresh: OwnState) -> None:
     at = fresh.decisions.record("m", [decided(P, "major"), decided(T)])
-    found = fresh.decisions.latest("m", P)
-    assert found is not None
-    assert (found.entity, found.outcome, dict(found.numbers), found.at) == (P, "major", {"deltas": 3}, at)
+    decision = fresh.decisions.latest("m", P)
+    assert decision is not None
+    assert (decision.entity, decision.outcome, dict(decision.numbers), decision.at) == (P, "major", {"deltas": 3}, at)
     assert fresh.decisions.latest("m", Entity(database="d", table="u")) is None
     assert fresh.decisions.latest("other", P) is None
 

@@ -22,8 +22,8 @@ def test_each_table_of_each_metastore_has_its_own(fresh: OwnState) -> None:
     fresh.overrides.keep("m", NUM)
     fresh.overrides.keep("m", replace(NUM, table="T"))
     fresh.overrides.keep("other", replace(NUM, value="9"))
-    assert [one.value for one in fresh.overrides.of_table("m", "d", "t")] == ["3"]
-    assert [one.table for one in fresh.overrides.of_key("m", NUM.key)] == ["T", "t"]
+    assert [override.value for override in fresh.overrides.of_table("m", "d", "t")] == ["3"]
+    assert [override.table for override in fresh.overrides.of_key("m", NUM.key)] == ["T", "t"]
     assert fresh.overrides.of_key("m", PAUSED.key) == []
     assert fresh.overrides.everything("m") == {("d", "T"): {NUM.key: "3"}, ("d", "t"): {NUM.key: "3"}}
 
@@ -33,4 +33,4 @@ def test_it_is_forgotten_once(fresh: OwnState) -> None:
     fresh.overrides.keep("m", PAUSED)
     assert fresh.overrides.forget("m", "d", "t", NUM.key)
     assert not fresh.overrides.forget("m", "d", "t", NUM.key)
-    assert [one.key for one in fresh.overrides.of_table("m", "d", "t")] == [PAUSED.key]
+    assert [override.key for override in fresh.overrides.of_table("m", "d", "t")] == [PAUSED.key]

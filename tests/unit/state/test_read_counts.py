@@ -20,9 +20,9 @@ def test_each_read_is_stored_once(fresh: OwnState) -> None:
 
 def test_the_newest_of_a_table_come_first(fresh: OwnState) -> None:
     fresh.reads.add("m", [replace(ONE, query=str(n), at=n) for n in range(1200)])
-    found = fresh.reads.of_table("m", "d", "t", 600, 5)
-    assert [one.at for one in found] == [1199, 1198, 1197, 1196, 1195]
-    assert replace(found[0], query="", at=0) == replace(ONE, query="", at=0)
+    reads = fresh.reads.of_table("m", "d", "t", 600, 5)
+    assert [read.at for read in reads] == [1199, 1198, 1197, 1196, 1195]
+    assert replace(reads[0], query="", at=0) == replace(ONE, query="", at=0)
     assert len(fresh.reads.of_table("m", "d", "t", 600, 5000)) == 600
 
 

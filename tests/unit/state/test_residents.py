@@ -18,19 +18,19 @@ def test_a_batch_is_given_to_an_idle_resident_of_its_route(fresh: OwnState) -> N
     mine = fresh.residents.enter("m", "r", "app-1", ALIVE)
     others = [plan(fresh, 1, "other"), plan(fresh, 2, metastore="n"), plan(fresh, 3, None)]
     assert [taken_by(fresh, batch) for batch in others] == [None] * 3
-    given = plan(fresh, 4)
-    assert (taken_by(fresh, given), fresh.residents.given(mine)) == (mine, given)
+    batch_id = plan(fresh, 4)
+    assert (taken_by(fresh, batch_id), fresh.residents.assigned_batch(mine)) == (mine, batch_id)
     assert [r.application_id for r in fresh.residents.find("m")] == ["app-1"]
 
 
 def test_no_batch_waits_behind_another(fresh: OwnState) -> None:
-    """One that has something to do is given nothing: an application of its own can begin at once."""
+    """A busy resident is assigned no batch: another application can begin at once."""
     mine = fresh.residents.enter("m", "r", "app-1", ALIVE)
     first, second = plan(fresh, 1), plan(fresh, 2)
     fresh.batches.register(first, "d", ALIVE)
     third = plan(fresh, 3)
     assert [taken_by(fresh, batch) for batch in (first, second, third)] == [mine, None, None]
-    fresh.batches.done(first, "d")
+    fresh.batches.finish(first, "d")
     assert taken_by(fresh, plan(fresh, 4)) == mine
 
 
@@ -39,7 +39,7 @@ def test_a_resident_with_a_batch_does_not_end(fresh: OwnState) -> None:
     batch = plan(fresh, 1)
     assert not fresh.residents.leave(mine)
     fresh.batches.register(batch, "d", ALIVE)
-    fresh.batches.done(batch, "d")
+    fresh.batches.finish(batch, "d")
     assert fresh.residents.leave(mine)
     assert taken_by(fresh, plan(fresh, 2)) is None
 
@@ -51,7 +51,7 @@ def test_what_was_given_to_one_that_died_is_free_again(fresh: OwnState) -> None:
     begun = plan(fresh, 2)
     assert taken_by(fresh, begun) is None
     assert fresh.residents.find("m") == []
-    assert (fresh.residents.bury("other"), fresh.residents.bury("m"), fresh.residents.bury("m")) == (0, 1, 0)
+    assert [fresh.residents.remove_dead(metastore) for metastore in ("other", "m", "m")] == [0, 1, 0]
     assert fresh.batches.get(batch).state is BatchState.DONE
     assert fresh.batches.reserved("m") == {2}
     assert not fresh.residents.extend(dead, ALIVE)
@@ -60,6 +60,6 @@ def test_what_was_given_to_one_that_died_is_free_again(fresh: OwnState) -> None:
 def test_a_batch_that_is_planned_again_is_nobodys(fresh: OwnState) -> None:
     fresh.residents.enter("m", "r", "app-1", ALIVE)
     batch = plan(fresh, 1)
-    fresh.batches.done(batch)
+    fresh.batches.finish(batch)
     assert fresh.batches.renew(batch, ALIVE)
     assert taken_by(fresh, batch) is None

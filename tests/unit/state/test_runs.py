@@ -18,9 +18,9 @@ def test_every_figure_comes_back(fresh: OwnState) -> None:
     assert len(figures) == 14
     run = replace(RUN, **{name: number for number, name in enumerate(figures, 1)})  # type: ignore[arg-type]
     fresh.runs.add(run)
-    (found,) = fresh.runs.of_entry("m", 1)
-    assert replace(found, ended_at=None) == run
-    assert found.ended_at is not None
+    (row,) = fresh.runs.of_entry("m", 1)
+    assert replace(row, ended_at=None) == run
+    assert row.ended_at is not None
 
 
 def test_what_readers_took_to_open_is_told_where_it_was_measured(fresh: OwnState) -> None:
@@ -47,8 +47,8 @@ def test_the_newest_of_each_is_asked_for_all_together(fresh: OwnState) -> None:
     for number, entity in ((1, T), (2, P), (3, T), (4, replace(P, partition="p=2"))):
         fresh.runs.add(replace(RUN, entry_id=number, entity=entity))
     fresh.runs.add(replace(RUN, entry_id=5, metastore="other"))
-    found = fresh.runs.newest_of("m", [T, P, T, Entity(database="d", table="never")])
-    assert {entity: run.entry_id for entity, run in found.items()} == {T: 3, P: 2}
+    runs = fresh.runs.newest_of("m", [T, P, T, Entity(database="d", table="never")])
+    assert {entity: run.entry_id for entity, run in runs.items()} == {T: 3, P: 2}
     assert fresh.runs.newest_of("m", []) == {}
 
 

@@ -9,7 +9,7 @@ from compactor.base.ids import TxnId
 from compactor.compaction.decision_reuse import Basis, StoredDecision
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
-from compactor.state.seen_conditions import ORDERS, Seen, Wanted
+from compactor.state.seen_conditions import ORDERS, ConditionFilter, Seen
 from compactor.state.store import OwnState
 
 SICK = Condition(base_bytes=10, delta_bytes=30, delete_bytes=4, deltas=12, files=13, small_files=13, health=20)
@@ -26,16 +26,16 @@ def seen(name: str, condition: Condition | None = None, outcome: str = "notneede
 
 
 def names(state: OwnState, find: str = "", order: str = "table", descending: bool = False, **more: int) -> list[str]:
-    wanted = Wanted(find=find)
-    found = state.conditions.page("m", wanted, order=order, descending=descending, **{"limit": 100} | more)
-    return [str(one.entity).removeprefix("d.") for one in found]
+    condition_filter = ConditionFilter(find=find)
+    rows = state.conditions.page("m", condition_filter, order=order, descending=descending, **{"limit": 100} | more)
+    return [str(row.entity).removeprefix("d.") for row in rows]
 
 
 def test_what_was_seen_comes_back(fresh: OwnState) -> None:
-    one = replace(seen("t/p=1", SICK, "major"), last_compacted=3)
-    fresh.conditions.record("m", [one])
-    assert fresh.conditions.page("m", limit=9) == [one]
-    assert fresh.conditions.of("m", [entity("t/p=1"), entity("t")]) == {one.entity: one}
+    row = replace(seen("t/p=1", SICK, "major"), last_compacted=3)
+    fresh.conditions.record("m", [row])
+    assert fresh.conditions.page("m", limit=9) == [row]
+    assert fresh.conditions.for_entities("m", [entity("t/p=1"), entity("t")]) == {row.entity: row}
     assert fresh.conditions.page("other", limit=9) == []
 
 
@@ -76,13 +76,13 @@ def test_every_word_must_be_in_the_name(fresh: OwnState) -> None:
     assert names(fresh, "SALES day=2") == ["sales/day=2"]
     assert len(names(fresh, "d.sales")) == 2
     assert names(fresh, "t%") == ["pct%"]
-    assert fresh.conditions.count("m", Wanted(find="sales")) == 2
+    assert fresh.conditions.count("m", ConditionFilter(find="sales")) == 2
 
 
 def test_outcomes_are_counted_and_chosen(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("a", outcome="major"), seen("b", outcome="minor"), seen("c"), seen("e")])
     assert fresh.conditions.outcomes("m") == {"major": 1, "minor": 1, "notneeded": 2}
-    assert fresh.conditions.count("m", Wanted(outcomes=("major", "minor"))) == 2
+    assert fresh.conditions.count("m", ConditionFilter(outcomes=("major", "minor"))) == 2
     assert fresh.conditions.count("m") == 4
 
 
@@ -91,14 +91,14 @@ def test_what_is_calm_is_settled(fresh: OwnState) -> None:
     fresh.conditions.record(
         "m", [seen("calm", WELL), seen("few", few), seen("due", WELL, "major"), seen("new", SICK, at=8), seen("dark")]
     )
-    assert {str(one.entity) for one in fresh.conditions.unsettled("m", 8)} == {"d.few", "d.due", "d.dark"}
+    assert {str(row.entity) for row in fresh.conditions.unsettled("m", 8)} == {"d.few", "d.due", "d.dark"}
 
 
 def test_more_than_one_statement_takes(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen(f"t/p={n}", WELL) for n in range(2500)])
     fresh.conditions.record("m", [seen(f"t/p={n}", at=6) for n in range(2500)])
     assert fresh.conditions.count("m") == 2500
-    assert {one.condition for one in fresh.conditions.page("m", limit=2500)} == {WELL}
+    assert {row.condition for row in fresh.conditions.page("m", limit=2500)} == {WELL}
 
 
 def test_old_ones_go(fresh: OwnState) -> None:
@@ -119,21 +119,21 @@ def test_what_a_decision_was_based_on_is_stored_beside_it(fresh: OwnState) -> No
         ("d", "u"): {None: StoredDecision("other", "open", TxnId(8), "notneeded", 5)},
         ("d", "none"): {},
     }
-    assert fresh.conditions.of("m", [entity("u")])[entity("u")].basis == waiting.basis
+    assert fresh.conditions.for_entities("m", [entity("u")])[entity("u")].basis == waiting.basis
 
 
 def test_tables_that_share_a_name_are_told_apart(fresh: OwnState) -> None:
     other = replace(seen("t"), entity=Entity(database="e", table="t"), basis=BASIS)
     fresh.conditions.record("m", [replace(seen("t"), basis=BASIS), replace(seen("u"), basis=BASIS), other])
-    found = fresh.conditions.stored_decisions("m", [("d", "u"), ("e", "t")])
-    assert {table: list(of_table) for table, of_table in found.items()} == {("d", "u"): [None], ("e", "t"): [None]}
+    decisions = fresh.conditions.stored_decisions("m", [("d", "u"), ("e", "t")])
+    assert {table: list(of_table) for table, of_table in decisions.items()} == {("d", "u"): [None], ("e", "t"): [None]}
 
 
 def test_a_basis_may_be_forgotten(fresh: OwnState) -> None:
     fresh.conditions.record("m", [replace(seen(name, WELL), basis=BASIS) for name in ("t/p=1", "t/p=2", "u")])
     fresh.conditions.forget_bases("m", ("d", "t"))
-    found = fresh.conditions.stored_decisions("m", [("d", "t"), ("d", "u")])
-    assert {table: list(of_table) for table, of_table in found.items()} == {("d", "t"): [], ("d", "u"): [None]}
+    decisions = fresh.conditions.stored_decisions("m", [("d", "t"), ("d", "u")])
+    assert {table: list(of_table) for table, of_table in decisions.items()} == {("d", "t"): [], ("d", "u"): [None]}
     fresh.conditions.forget_bases("m")
     assert fresh.conditions.stored_decisions("m", [("d", "u")]) == {("d", "u"): {}}
     assert names(fresh) == ["t/p=1", "t/p=2", "u"]
@@ -148,7 +148,7 @@ def test_tables_that_are_gone_are_forgotten(fresh: OwnState) -> None:
 
 def test_only_what_has_nothing_to_merge_is_settled() -> None:
     assert seen("t", WELL).is_settled
-    assert not any(one.is_settled for one in (seen("t", SICK), seen("t", WELL, "major"), seen("t")))
+    assert not any(row.is_settled for row in (seen("t", SICK), seen("t", WELL, "major"), seen("t")))
 
 
 def test_all_that_was_seen_by_name(fresh: OwnState) -> None:
