@@ -1,4 +1,4 @@
-"""Differences between kinds of databases: connecting, beginning a transaction, the meaning of an error."""
+"""Differences between kinds of databases: how to connect, begin a transaction and read an error."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Backend(Protocol):
 
     kind: str  #: the name under which dialects are looked up
     begin_write: tuple[str, ...]  #: statements that begin a writing transaction
-    begin_read: tuple[str, ...]  #: statements that begin one that sees a single instant and keeps nothing
+    begin_read: tuple[str, ...]  #: statements that begin a transaction that sees a single instant and keeps no write
 
     def make_engine(self) -> Engine:
-        """Returns a new engine with a pool of its own; it connects to nothing yet.
+        """Returns a new engine with its own pool, not yet connected.
 
         Raises:
             NotSupported: its driver is not installed.
@@ -32,17 +32,17 @@ class Backend(Protocol):
     def turn(self) -> AbstractContextManager[None]:
         """Returns a context in which a writing transaction begins and ends.
 
-        Where only one can be open, those of this process wait here for each other: a database that is polled, with
-        pauses, would idle during the pauses.
+        Where only one may be open at a time, the threads of this process wait here for each other. Otherwise they would
+        poll the database, which is idle during their pauses.
         """
         ...
 
     def absent(self) -> str | None:
-        """Returns the reason why there is nothing to read at this place; None if only connecting can show it."""
+        """Returns why the database certainly does not exist; None if it may exist, which connecting shows."""
         ...
 
     def stamp(self) -> object:
-        """Returns a value that must be equal before and after a reading transaction; constant if the database sees to it."""
+        """Returns a value that changes if somebody writes; constant where the database itself isolates readers."""
         ...
 
     def trouble(self, error: DBAPIError) -> Trouble:
@@ -55,12 +55,12 @@ class Backend(Protocol):
 
 
 def masked(url: URL) -> str:
-    """Returns ``url`` as it may be shown."""
+    """Returns ``url`` as text without its passwords."""
     return redact(_written(url))
 
 
 def secrets_of(url: URL) -> tuple[str, ...]:
-    """Returns the passwords in ``url``, wherever they are, however short: what the driver says may repeat them."""
+    """Returns every password in ``url``, however short, because messages of the driver may repeat them."""
     return secrets_in(_written(url))
 
 

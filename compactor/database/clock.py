@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from compactor.database.prepared import send
 
-#: Epoch milliseconds at this statement, not at the transaction's beginning: it may have waited for a lock since.
+#: Epoch milliseconds at this statement. The transaction may have begun earlier and waited for a lock.
 _NOW = {
     # Julian day of 1970-01-01T00:00Z times milliseconds of a day. SQLite's ``unixepoch`` has no milliseconds everywhere.
     "sqlite": text("SELECT CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"),

@@ -1,4 +1,4 @@
-"""A database as two kinds of transactions: one that writes and one that only reads."""
+"""A database with two kinds of transactions: one that writes and one that only reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from compactor.database.trouble import Retryable, Trouble, log_in_advice
 _log = logging.getLogger(__name__)
 
 _WRITES = "compactor_writes"
-#: Drivers by the names that a URL may have; a plain name means the one that the extras install.
+#: The driver for each name that a URL may have; a plain name means the driver that the extras install.
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
@@ -62,13 +62,13 @@ class Database:
         self._retryable = Retryable(retryable)
         self._sleep = sleep
         self._attempts = attempts
-        self._adapted: list[Callable[[Dialect], None]] = []
+        self._changes: list[Callable[[Dialect], None]] = []
         self._start()
 
     @property
     def engine(self) -> Engine:
-        """The engine for schema tools and for what a dialect adds to it; all other code uses ``read`` and ``write``."""
-        self._own()
+        """The engine, for schema tools and dialects; all other code uses ``read`` and ``write``."""
+        self._restart_after_fork()
         return self._engine
 
     @property
@@ -78,7 +78,7 @@ class Database:
 
     @property
     def exists(self) -> bool:
-        """True if there is a database to connect to; for a server only connecting can show it."""
+        """False if there certainly is no database; of a server, only connecting shows it."""
         return self._backend.absent() is None
 
     @contextmanager
@@ -86,19 +86,19 @@ class Database:
         """Runs the body in a writing transaction, committed at the end and rolled back if the body raises.
 
         Raises:
-            DatabaseUnavailable: the database cannot be opened, is read-only, or stayed busy.
-            TryAgain: it was rolled back in favour of another transaction, or the connection was lost within it.
-            CommitUnknown: the commit itself failed, so it is unknown whether it happened.
+            DatabaseUnavailable: the database cannot be opened, is read-only, or stays busy.
+            TryAgain: another transaction was preferred and this one rolled back, or the connection was lost.
+            CommitUnknown: the commit itself failed, so nobody knows whether it happened.
         """
         if self.read_only:
             raise DatabaseUnavailable(
                 f"database {self.url} is open read-only and cannot be written; open it for writing"
             )
-        self._own()
+        self._restart_after_fork()
         with self._backend.turn():
             conn = self._begin(writes=True)
             try:
-                with self._said_plainly():
+                with self._translate_errors():
                     yield conn
                 self._commit(conn)
             finally:
@@ -106,17 +106,17 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Runs the body in a reading transaction: every statement sees the same instant, and no write is kept.
+        """Runs the body in a reading transaction: every statement sees the same instant, and writes are rolled back.
 
         Raises:
-            DatabaseUnavailable: the database is not there or cannot be opened.
+            DatabaseUnavailable: the database does not exist or cannot be opened.
         """
         if absent := self._backend.absent():
             raise DatabaseUnavailable(f"database {self.url}: {absent}")
         before = self._backend.stamp()
         conn = self._begin(writes=False)
         try:
-            with self._said_plainly():
+            with self._translate_errors():
                 yield conn
         finally:
             self._end(conn)
@@ -124,10 +124,10 @@ class Database:
             raise DatabaseUnavailable(f"database {self.url} was written while it was read without locks; read it again")
 
     def denies(self, statement: str) -> bool:
-        """Returns true if this user may not run ``statement``. It is not run: the database only explains it.
+        """Returns true if this user may not run ``statement``, which the database only explains.
 
         Raises:
-            DatabaseUnavailable: the database is not there, or has no such table.
+            DatabaseUnavailable: the database or the table does not exist.
         """
         try:
             with self.read() as conn:
@@ -137,32 +137,31 @@ class Database:
             trouble = self._trouble(cause) if isinstance(cause, DBAPIError) else Trouble.LOST
             if trouble is Trouble.DENIED:
                 return True
-            if (
-                trouble is not Trouble.OTHER
-            ):  # MariaDB explains no write in a reading transaction, once the user may write
+            # MariaDB refuses to explain a write in a reading transaction, but only to a user who may write.
+            if trouble is not Trouble.OTHER:
                 raise
         return False
 
     def adapt(self, change: Callable[[Dialect], None]) -> None:
-        """Lets ``change`` alter how this database's statements are written, from the next transaction on."""
-        self._adapted.append(change)
+        """Applies ``change`` to the SQL dialect of this database, from the next transaction on."""
+        self._changes.append(change)
         change(self.engine.dialect)
 
     def close(self) -> None:
-        """Closes all connections; using the database again opens it again."""
+        """Closes all connections; the next use opens new ones."""
         self.engine.dispose()
 
-    def _own(self) -> None:
-        """Starts from scratch in a forked process, so that it uses nothing of its parent's."""
+    def _restart_after_fork(self) -> None:
+        """Makes a new engine in a forked process, which must not use its parent's connections."""
         if self._process != os.getpid():
-            _ABANDONED.append(self._engine)  # the parent's connections: to close them here would end them there
+            _ABANDONED.append(self._engine)  # closing the connections here would close the parent's
             self._start()
 
     def _start(self) -> None:
         self._process = os.getpid()
         self._engine = self._backend.make_engine()
         event.listen(self._engine, "begin", _Beginning(self._backend))
-        for change in self._adapted:
+        for change in self._changes:
             change(self._engine.dialect)
         weakref.finalize(self, self._engine.dispose).atexit = False
 
@@ -190,8 +189,8 @@ class Database:
         return Trouble.BUSY if self._retryable.matches(error) else self._backend.trouble(error)
 
     @contextmanager
-    def _said_plainly(self) -> Iterator[None]:
-        """Raises our errors for those of the driver: unavailable or try again; a broken constraint is a bug and stays."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Raises our errors in place of the driver's, except for bugs such as a broken constraint."""
         try:
             yield
         except DBAPIError as error:
@@ -229,12 +228,12 @@ class Database:
         return text + log_in_advice(text)
 
 
-#: Engines of a parent process. They are kept, since collecting them would close connections that the parent uses.
+#: Engines of a parent process. Freeing them would close connections that the parent still uses.
 _ABANDONED: list[Engine] = []
 
 
 class _Beginning:
-    """Begins a transaction by our own statements; holds no ``Database``, so that an unused one is freed at once."""
+    """Begins a transaction by our own statements. Without a reference to ``Database``, which can be freed early."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -246,25 +245,25 @@ class _Beginning:
 
 
 def open_database(url: str, *, read_only: bool = False, retryable: str = "") -> Database:
-    """Returns the database at ``url``; it connects when the first transaction begins.
+    """Returns the database at ``url``, which connects when the first transaction begins.
 
     ``sqlite:////absolute/path``, ``postgresql+psycopg://user:password@host/name`` or
     ``mysql+pymysql://user:password@host/name``; the query string goes to the driver, for example with options for TLS.
-    ``retryable`` are patterns of errors worth another try, as in ``hive.txn.retryable.sqlex.regex``.
+    ``retryable`` has patterns of errors that are worth another try, as in ``hive.txn.retryable.sqlex.regex``.
 
     Raises:
-        BadSetting: ``url`` is not the URL of a database; the message never repeats it, since it may hold a password.
-        NotSupported: a database that this release does not know, or one whose driver is not installed.
+        BadSetting: ``url`` is not the URL of a database. The message does not repeat it, as it may hold a password.
+        NotSupported: this release does not know the kind of database, or its driver is not installed.
     """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise BadSetting("a database URL is malformed; wanted is for example sqlite:////var/lib/metastore.db") from None
+        raise BadSetting("a database URL is malformed; expected for example sqlite:////var/lib/metastore.db") from None
     shown = masked(parsed)
     if parsed.drivername in _DRIVERS:
         parsed = parsed.set(drivername=_DRIVERS[parsed.drivername])
         if not parsed.database:
-            raise BadSetting(f"database {shown}: the URL names no database; wanted is …://host/name")
+            raise BadSetting(f"database {shown}: the URL names no database; expected …://host/name")
         return Database(parsed, read_only=read_only, retryable=retryable)
     if parsed.get_backend_name() != "sqlite":
         raise NotSupported(

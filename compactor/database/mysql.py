@@ -8,8 +8,8 @@ from sqlalchemy.exc import DBAPIError
 from compactor.database.server_engines import Server, server_engine
 from compactor.database.trouble import Trouble
 
-#: Error numbers (the server's reference): a savepoint is not there, since a deadlock inside of it has rolled everything
-#: back; SQLAlchemy then raises this in place of the deadlock.
+#: Error numbers of the server's reference. This one means that a savepoint does not exist: a deadlock inside it has
+#: rolled everything back, and SQLAlchemy raises this error in place of the deadlock.
 _NO_SAVEPOINT = 1305
 #: Deadlock and lock wait time-out; a row changed since it was read.
 _BUSY = (1205, 1213, 1020, _NO_SAVEPOINT)
@@ -25,7 +25,7 @@ class MySQLBackend(Server):
 
     kind = "mysql"
     begin_write: tuple[str, ...] = ("START TRANSACTION READ WRITE",)
-    # Several statements make one answer here; values read this way are never written back.
+    # One answer may take several statements. Values that are read this way are never written back.
     begin_read: tuple[str, ...] = (
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
@@ -34,21 +34,21 @@ class MySQLBackend(Server):
     def make_engine(self) -> Engine:
         """See ``Backend``."""
         on_connect = (
-            # Its default REPEATABLE READ would answer MAX(TXN_ID) as of the transaction's first statement.
+            # With the default REPEATABLE READ, MAX(TXN_ID) would be as of the transaction's first statement.
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            # Hive's SQL has names in double quotes; without strict mode a value that is too long is cut silently.
-            # Row 0 of TXNS stays row 0.
+            # Hive's SQL quotes names with double quotes. Without strict mode MySQL truncates long values silently.
+            # NO_AUTO_VALUE_ON_ZERO keeps row 0 of TXNS at 0.
             "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
         )
-        # SQLAlchemy asks for rows found, not rows changed: an UPDATE to the value already there has matched its row.
+        # SQLAlchemy makes the driver count matched rows, so an UPDATE that changes nothing still counts its row.
         args = {"autocommit": True, "charset": "utf8mb4"}
         return server_engine(self._url, extra="mysql", on_connect=on_connect, connect_args=args)
 
     def trouble(self, error: DBAPIError) -> Trouble:
         """See ``Backend``."""
         code = _code(error)
-        found = next((found for codes, found in _MEANING if code in codes), Trouble.OTHER)
-        return Trouble.LOST if found is Trouble.OTHER and error.connection_invalidated else found
+        trouble = next((trouble for codes, trouble in _MEANING if code in codes), Trouble.OTHER)
+        return Trouble.LOST if trouble is Trouble.OTHER and error.connection_invalidated else trouble
 
     def is_rolled_back(self, error: DBAPIError) -> bool:
         """See ``Backend``."""

@@ -1,4 +1,4 @@
-"""Long lists of values, in parts that one statement takes."""
+"""Splits long lists of values into parts that fit into one statement."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ _T = TypeVar("_T")
 
 
 def parts(values: Sequence[_T], count: int) -> Iterator[Sequence[_T]]:
-    """Yields ``values`` in runs of at most ``count``."""
+    """Yields ``values`` in parts of at most ``count``."""
     for start in range(0, len(values), count):
         yield values[start : start + count]

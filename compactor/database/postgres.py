@@ -9,7 +9,7 @@ from compactor.database.server_engines import Server, server_engine
 from compactor.database.trouble import Trouble
 
 #: Classes of SQLSTATE (Appendix A of its manual).
-_BUSY = ("40", "55P03")  # rolled back (deadlock, serialization); a lock that was not to be waited for
+_BUSY = ("40", "55P03")  # rolled back (deadlock, serialization); a lock that NOWAIT did not get
 _LOST = ("08", "57P01", "57P02", "57P03", "53300")  # connection; shut down, crashed, starting up; too many clients
 _DENIED = ("42501", "28")
 _MISSING = ("42P01", "42703", "3F000", "3D000")
@@ -20,7 +20,7 @@ class PostgresBackend(Server):
 
     kind = "postgresql"
     begin_write: tuple[str, ...] = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",)
-    # Several statements make one answer here; values read this way are never written back.
+    # One answer may take several statements. Values that are read this way are never written back.
     begin_read: tuple[str, ...] = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
 
     def make_engine(self) -> Engine:
@@ -32,12 +32,12 @@ class PostgresBackend(Server):
         """See ``Backend``."""
         state = getattr(error.orig, "sqlstate", None)
         if state is None:
-            # The driver's own errors: no connection was made, or it broke. A failed authentication has no SQLSTATE either.
+            # The driver's own errors (no connection, or a broken one) have no SQLSTATE; a failed authentication neither.
             text = str(error.orig)
             if "authentication failed" in text or "does not exist" in text:
                 return Trouble.DENIED if "authentication" in text else Trouble.OTHER
             return Trouble.LOST if error.connection_invalidated or _is_operational(error) else Trouble.BUG
-        return next((found for codes, found in _MEANING if state.startswith(codes)), Trouble.OTHER)
+        return next((trouble for codes, trouble in _MEANING if state.startswith(codes)), Trouble.OTHER)
 
     def is_rolled_back(self, error: DBAPIError) -> bool:
         """See ``Backend``."""

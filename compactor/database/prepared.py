@@ -1,7 +1,8 @@
-"""Statements that every writer and every worker run, compiled once and sent by the driver's own cursor.
+"""Frequent statements, compiled once and sent by the driver's own cursor.
 
-With a local server SQLAlchemy takes longer over such a statement than the server does. It is checked once that it would
-not convert any values or rows; if anything listens to an engine's statements, as tracing does, SQLAlchemy sends them.
+With a local server SQLAlchemy takes longer over such a statement than the server does. Compiling checks that SQLAlchemy
+would not convert any value or row. If something listens to an engine's statements, as tracing does, SQLAlchemy sends
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The database's answer: rows of a query, or the number of rows that an UPDATE matched."""
+    """The answer of the database: the rows of a query, or the number of rows that an UPDATE matched."""
 
     rows: Sequence[Sequence[Any]]
     count: int
@@ -36,13 +37,13 @@ class Answer:
 def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Answer:
     """Sends ``statement`` with ``values`` for its parameters and set columns, within the transaction of ``conn``.
 
-    It must be built once, at import or behind a cache: the compiled form is kept as long as the process lives.
+    The statement must be built once, at import or behind a cache, because its compiled form is kept in a cache.
 
     Raises:
         DBAPIError: as SQLAlchemy raises it.
     """
     if conn.engine.dispatch.before_cursor_execute:
-        return _listened(conn, statement, values)
+        return _send_by_sqlalchemy(conn, statement, values)
     form = _form(statement, conn.dialect, tuple(values))
     with _Cursor(conn, form.text) as cursor:
         cursor.execute(form.text, form.arguments(values))
@@ -51,11 +52,12 @@ def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> 
 
 
 def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Sends ``statement``, as ``send`` takes it, once with each of ``rows``, which all have the same names, in as few
-    round trips as the driver can.
+    """Sends ``statement`` once with each of ``rows``, in as few round trips as the driver allows; see ``send``.
+
+    All rows have the same names.
 
     Returns:
-        the number of rows that matched, of all together.
+        the total number of rows that matched.
 
     Raises:
         DBAPIError: as SQLAlchemy raises it.
@@ -71,7 +73,7 @@ def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str
 
 
 def send_text(conn: Connection, text: str) -> None:
-    """Sends a statement in the database's own SQL, without parameters and without an answer.
+    """Sends a statement in the database's own SQL that has no parameters and no answer.
 
     Raises:
         DBAPIError: as SQLAlchemy raises it.
@@ -84,7 +86,7 @@ def send_text(conn: Connection, text: str) -> None:
 
 
 class _Cursor:
-    """Yields a cursor of the driver; its errors are raised as SQLAlchemy would raise them."""
+    """Yields a cursor of the driver, and raises its errors as SQLAlchemy would."""
 
     def __init__(self, conn: Connection, text: str) -> None:
         self._conn = conn
@@ -113,7 +115,7 @@ class _Cursor:
             ) from error
 
 
-def _listened(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Answer:
+def _send_by_sqlalchemy(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Answer:
     result = conn.execute(statement, dict(values))
     if not result.returns_rows:
         return Answer((), result.rowcount)
@@ -122,11 +124,11 @@ def _listened(conn: Connection, statement: Executable, values: Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A statement in the form that one database gets."""
+    """A statement as compiled for one database."""
 
     text: str
-    fixed: Mapping[str, Any]  #: parameters whose values are part of the statement
-    order: Sequence[str] | None  #: of the parameters, if the driver takes them by position
+    fixed: Mapping[str, Any]  #: values that are part of the statement, by parameter
+    order: Sequence[str] | None  #: the parameters in order, if the driver takes them by position
     names: Sequence[str]
 
     def arguments(self, values: Mapping[str, Any]) -> Any:
@@ -136,18 +138,18 @@ class _Form:
 
 
 @lru_cache(maxsize=256)
-def _form(statement: Executable, dialect: Dialect, given: tuple[str, ...]) -> _Form:
-    compiled = statement.compile(dialect=dialect, column_keys=list(given))  # type: ignore[attr-defined] # every kind has it
+def _form(statement: Executable, dialect: Dialect, parameters: tuple[str, ...]) -> _Form:
+    compiled = statement.compile(dialect=dialect, column_keys=list(parameters))  # type: ignore[attr-defined] # every kind has it
     assert isinstance(compiled, SQLCompiler)
-    unknown = set(given) - set(compiled.params)
+    unknown = set(parameters) - set(compiled.params)
     columns: list[Any] = list(statement.selected_columns) if isinstance(statement, Select) else []
     changed = [bind.type for bind in compiled.binds.values() if bind.type.dialect_impl(dialect).bind_processor(dialect)]
     changed += [c.type for c in columns if c.type.dialect_impl(dialect).result_processor(dialect, None)]
     if unknown or changed or compiled.insert_prefetch or compiled.update_prefetch or compiled.post_compile_params:
-        raise AssertionError(f"not to be sent as it is: {compiled} ({unknown or changed})")
+        raise AssertionError(f"only SQLAlchemy can send this statement: {compiled} ({unknown or changed})")
     return _Form(
         text=str(compiled),
-        fixed={name: value for name, value in compiled.params.items() if name not in given},
+        fixed={name: value for name, value in compiled.params.items() if name not in parameters},
         order=list(compiled.positiontup or ()) if compiled.positional else None,
         names=[column.key for column in columns],
     )

@@ -1,4 +1,4 @@
-"""Missing privileges of the database's user to write some tables."""
+"""The privileges that the database's user lacks to write some tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import Table, bindparam, delete, false, insert, select, text, up
 
 from compactor.database.engine import Database
 
-#: Sequences that columns have as default and whose ``nextval`` is denied. Those of identity columns need no privilege.
+#: Sequences behind column defaults whose ``nextval`` is denied. Sequences of identity columns need no privilege.
 _SEQUENCES = text(
     "SELECT DISTINCT s.relname FROM pg_attrdef a"
     " JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid AND d.refclassid = 'pg_class'::regclass"
@@ -25,15 +25,15 @@ VERBS = ("INSERT", "UPDATE", "DELETE")
 
 
 def missing(database: Database, tables: Collection[Table], verbs: Collection[str] = VERBS) -> tuple[str, ...]:
-    """Returns ``INSERT on TXNS``, ``USAGE on sequence TXNS_TXN_ID_seq`` and so on; empty if every table may be written.
+    """Returns the missing privileges, such as ``INSERT on TXNS`` or ``USAGE on sequence TXNS_TXN_ID_seq``.
 
     The check writes nothing.
 
     Args:
-        verbs: those that are checked.
+        verbs: the privileges to check.
 
     Raises:
-        DatabaseUnavailable: the database is not there, or one of the tables is not.
+        DatabaseUnavailable: the database or one of the tables does not exist.
     """
     if database.kind == "sqlite":
         return () if os.access(database.path, os.W_OK) else (f"writing the file {database.path}",)
@@ -60,5 +60,5 @@ def _statements(table: Table, sql: SqlDialect) -> Iterator[tuple[str, str]]:
 
 def _sequences(database: Database, tables: Collection[Table]) -> tuple[str, ...]:
     with database.read() as conn:
-        found = conn.execute(_SEQUENCES, {"names": [table.name for table in tables]}).scalars()
-        return tuple(f"USAGE on sequence {name}" for name in found)
+        denied = conn.execute(_SEQUENCES, {"names": [table.name for table in tables]}).scalars()
+        return tuple(f"USAGE on sequence {name}" for name in denied)

@@ -14,17 +14,17 @@ _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-ATTEMPTS = 3  #: attempts to begin a transaction; each time the driver itself waits for a lock or a connection
-PAUSE_SECONDS = 0.2  #: after the first attempt; each further pause is longer by as much
+ATTEMPTS = 3  #: attempts to begin a transaction; in each the driver waits for a lock or a connection
+PAUSE_SECONDS = 0.2  #: the first pause; each further one is longer by the same time
 
 BODY_ATTEMPTS = 10  #: ``hive.hmshandler.retry.attempts``
 BODY_PAUSE_SECONDS = 0.05
 
 
 def retried(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Repeats ``method``, one whole transaction, when the database rolled it back in favour of another one.
+    """Repeats ``method``, which is one whole transaction, if the database rolled it back in favour of another.
 
-    It is never repeated if the commit failed: that is CommitUnknown, and only the database knows what happened.
+    A failed commit raises CommitUnknown and is never repeated, because only the database knows what happened.
     """
 
     @functools.wraps(method)

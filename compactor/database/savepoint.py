@@ -12,8 +12,8 @@ from compactor.database.prepared import send_text
 
 
 @contextmanager
-def apart(conn: Connection, name: str, failed: Callable[[Exception], object]) -> Iterator[None]:
-    """A block whose failure undoes what it did in the database, and nothing else; ``failed`` is told of it.
+def savepoint(conn: Connection, name: str, on_failure: Callable[[Exception], object]) -> Iterator[None]:
+    """Runs the body under a savepoint; if it fails, undoes only its changes and passes the error to ``on_failure``.
 
     Raises:
         DBAPIError: the connection is lost, or the database has undone the whole transaction.
@@ -25,6 +25,6 @@ def apart(conn: Connection, name: str, failed: Callable[[Exception], object]) ->
         if isinstance(error, DBAPIError) and error.connection_invalidated:
             raise
         send_text(conn, f"ROLLBACK TO SAVEPOINT {name}")  # fails if the database has undone everything
-        failed(error)
+        on_failure(error)
     else:
         send_text(conn, f"RELEASE SAVEPOINT {name}")

@@ -1,4 +1,4 @@
-"""Engines of database servers: one pool for each process, every connection set up in the same way."""
+"""Engines of database servers: one pool per process, with every connection set up in the same way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 from compactor.base.errors import NotSupported
 from compactor.database.backend import masked
 
-_KEPT, _MORE = 5, 10  #: connections that stay open, and the further ones that may be open at once
+_POOL_SIZE, _OVERFLOW = 5, 10  #: connections that stay open, and more that may be open at the same time
 _RECYCLED_SECONDS = 1_800  #: below the idle time-outs of servers and firewalls
 _WAIT_SECONDS = 30  #: for a connection of the pool
 
@@ -24,7 +24,7 @@ class Server:
         self._url = url
 
     def turn(self) -> AbstractContextManager[None]:
-        """See ``Backend``; the server makes them wait."""
+        """See ``Backend``; the server lets writers wait."""
         return nullcontext()
 
     def absent(self) -> str | None:
@@ -39,9 +39,8 @@ class Server:
 def server_engine(url: URL, *, extra: str, on_connect: tuple[str, ...], connect_args: Mapping[str, Any]) -> Engine:
     """Returns an engine whose connections have run ``on_connect``.
 
-    The driver begins no transaction by itself (autocommit); ``Database`` begins each with a statement of its own,
-    which shows at once that a connection of the pool is dead: it is discarded, and the transaction begins on another.
-    So no statement is spent on testing connections.
+    The driver runs in autocommit, and ``Database`` begins each transaction with a statement of its own. That statement
+    fails on a dead connection of the pool, which is then discarded, so connections need no test of their own.
 
     Raises:
         NotSupported: the driver is not installed; ``extra`` is the extra that installs it.
@@ -50,8 +49,8 @@ def server_engine(url: URL, *, extra: str, on_connect: tuple[str, ...], connect_
         engine = create_engine(
             url,
             poolclass=QueuePool,
-            pool_size=_KEPT,
-            max_overflow=_MORE,
+            pool_size=_POOL_SIZE,
+            max_overflow=_OVERFLOW,
             pool_timeout=_WAIT_SECONDS,
             pool_recycle=_RECYCLED_SECONDS,
             pool_use_lifo=True,

@@ -1,8 +1,8 @@
-"""SQLite: every writing transaction is ``BEGIN IMMEDIATE`` (a deferred one lets two writers read the same counter),
-with WAL, ``foreign_keys=ON`` and ``synchronous=FULL``.
+"""SQLite: writing transactions use ``BEGIN IMMEDIATE``, WAL, ``foreign_keys=ON`` and ``synchronous=FULL``.
 
-Connections that may write are kept between transactions; one whose file was replaced meanwhile is discarded.
-Connections that only read are opened each time, since the way in which a file may be read can change.
+A deferred transaction would let two writers read the same counter. Connections that may write stay open between
+transactions, and are discarded if their file was replaced. Connections that only read are opened each time, because
+the way in which a file may be read can change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, Progr
 from compactor.database.trouble import Trouble
 
 BUSY_TIMEOUT_SECONDS = 60.0
-_KEPT = 5  #: connections of a process that stay open
+_POOL_SIZE = 5  #: connections of a process that stay open
 _FILE = "compactor_file"
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -36,7 +36,7 @@ os.register_at_fork(after_in_child=_WRITERS.clear)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stamp:
-    """Size and time of a file; used where SQLite itself cannot lock."""
+    """Size and time of a file, used where SQLite cannot lock."""
 
     size: int
     modified_ns: int
@@ -62,18 +62,18 @@ class SqliteBackend:
             "sqlite://",
             creator=self._connect,
             poolclass=QueuePool,
-            pool_size=_KEPT,
+            pool_size=_POOL_SIZE,
             max_overflow=-1,
             pool_use_lifo=True,
         )
         place = self.path
         event.listen(engine, "connect", lambda _, record: record.info.update({_FILE: _file(place)}))
-        event.listen(engine, "checkout", lambda _, record, __: _same_file(place, record.info.get(_FILE)))
+        event.listen(engine, "checkout", lambda _, record, __: _must_be_same_file(place, record.info.get(_FILE)))
         return engine
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """See ``Backend``. After too long a wait the transaction begins all the same, and SQLite refuses it."""
+        """See ``Backend``. After the time-out the transaction begins anyway, and SQLite refuses it."""
         writer = self._writer
         is_first = writer.acquire(timeout=BUSY_TIMEOUT_SECONDS)
         try:
@@ -130,7 +130,7 @@ class SqliteBackend:
         return conn
 
     def _without_locks(self) -> bool:
-        """Returns true if the file can only be read without locks: it is not open, and we may not create the lock files."""
+        """Returns true if the file must be read without locks: it is not open, and we may not create lock files."""
         if not self._read_only or Path(f"{self.path}-wal").exists():
             return False
         return not os.access(self.path.parent, os.W_OK) or not os.access(self.path, os.W_OK)
@@ -144,13 +144,13 @@ def _file(path: Path) -> tuple[int, int] | None:
     return stat.st_dev, stat.st_ino
 
 
-def _same_file(path: Path, known: tuple[int, int] | None) -> None:
+def _must_be_same_file(path: Path, known: tuple[int, int] | None) -> None:
     if known is None or _file(path) != known:
         raise DisconnectionError(f"{path} is no longer the file that the connection has open")
 
 
 def _use_wal(conn: Any) -> None:
-    """Switches a file to write-ahead logging for good. Switching does not wait for locks by itself, so it is repeated."""
+    """Switches a file to write-ahead logging for good; repeats that, because switching does not wait for locks."""
     deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:

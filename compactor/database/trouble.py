@@ -11,11 +11,11 @@ from sqlalchemy.exc import DBAPIError
 class Trouble(enum.Enum):
     """Kinds of errors."""
 
-    BUSY = "busy"  #: rolled back in favour of another transaction, or blocked by its lock: repeat it
-    LOST = "lost"  #: the connection broke, or there is none: repeat it unless it was committing
+    BUSY = "busy"  #: rolled back in favour of another transaction, or blocked by a lock: repeat the transaction
+    LOST = "lost"  #: no connection, or it broke: repeat the transaction unless it was committing
     DENIED = "denied"
     MISSING = "missing"
-    BUG = "bug"  #: a broken constraint, a wrong statement: not the database's fault
+    BUG = "bug"  #: a broken constraint or a wrong statement, which is our fault
     OTHER = "other"
 
     @property
@@ -30,10 +30,10 @@ _ADVICE = {
 }
 
 
-#: What Kerberos' library says by way of PostgreSQL's, and what to do.
+#: Messages of the Kerberos library in errors of PostgreSQL, and the advice for each.
 _LOG_IN = {
     "No Kerberos credentials available": "log in with kinit as this user, or name a keytab in KRB5_CLIENT_KTNAME",
-    "Ticket expired": "log in again with kinit; a keytab in KRB5_CLIENT_KTNAME logs in by itself",
+    "Ticket expired": "log in again with kinit; a keytab in KRB5_CLIENT_KTNAME logs in automatically",
     "Clock skew too great": "set the clocks of this machine, the KDC and the database by NTP",
     "not found in Kerberos database": "host must be as in the server's principal, postgres/HOST (else krbsrvname)",
     "Cannot contact any KDC": "check kdc of this realm in krb5.conf",
@@ -42,8 +42,8 @@ _LOG_IN = {
 
 
 def log_in_advice(message: str) -> str:
-    """Returns what to do about a log-in by Kerberos that failed; nothing about other messages."""
-    return next((f"; {advice}" for said, advice in _LOG_IN.items() if said in message), "")
+    """Returns advice on a failed log-in by Kerberos; an empty text for other messages."""
+    return next((f"; {advice}" for text, advice in _LOG_IN.items() if text in message), "")
 
 
 class Retryable:
@@ -54,7 +54,7 @@ class Retryable:
         self._patterns = tuple(re.compile(pattern) for pattern in re.split(r",(?=\S)", patterns) if pattern)
 
     def matches(self, error: DBAPIError) -> bool:
-        """Returns true if a pattern is found in the message, the SQLSTATE or the text that Hive builds from both."""
+        """Returns true if a pattern matches the message, the SQLSTATE, or the text that Hive builds from both."""
         if not self._patterns:
             return False
         original = error.orig

@@ -1,4 +1,4 @@
-"""Accesses of a statement to databases, tables and partitions: what its locks are derived from."""
+"""Accesses of a statement to databases, tables and partitions, from which its locks follow."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Protocol, TypeAlias
 
 from compactor.locking.statement_rules import AccessKind, Command
 
-Spec: TypeAlias = tuple[
-    tuple[str, str | None], ...
-]  #: PARTITION (...): keys with their plain values, None if not given
+#: PARTITION (...): keys with their plain values, None for a key without a value.
+Spec: TypeAlias = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +28,10 @@ class Access:
     """One access of a statement to an object.
 
     Attributes:
-        name: its ``table`` is empty for a database.
+        name: its ``table`` is empty if the object is a database.
         partition: the PARTITION clause.
-        where: the values that the condition of a row change or a query demands of columns.
-        makes: for a table that does not exist yet, whether it will be transactional; else None.
+        where: columns and the values that the condition of a row change or query requires.
+        makes: whether the table to create will be transactional; None if the statement creates no table.
         moves: true if rows may move to other partitions.
         cascades: true if the contents of a database are dropped too.
     """

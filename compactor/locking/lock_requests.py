@@ -1,4 +1,4 @@
-"""Lock requests, and the one order in which every statement and role makes them."""
+"""Lock requests, and the order in which all statements and roles make them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compactor.locking.lock_types import LockType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRequest:
-    """A lock on a partition, a table (``partition`` None) or a database (``table`` None too), named as Hive stores it.
+    """A lock on a partition, a table (``partition`` None) or a database (``table`` None), named as Hive stores it.
 
     Raises:
         ValueError: a partition without a table.
@@ -40,9 +40,9 @@ class LockRequest:
 
 
 def sorted_requests(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
-    """Returns the requests sorted by name, only the strongest for each object.
+    """Returns the strongest request for each object, sorted by name.
 
-    With one order for all, two requesters cannot deadlock.
+    Everybody uses this order, so two requesters cannot deadlock.
     """
     strongest: dict[tuple[str, str, str], LockRequest] = {}
     for request in requests:
@@ -55,7 +55,7 @@ def sorted_requests(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
 def with_parents(request: LockRequest) -> tuple[LockRequest, ...]:
     """Returns shared locks on everything above ``request`` (database, table, leading parts of a partition), then it.
 
-    The lock manager without transactions needs them: there a lock has no effect on the objects above or below it.
+    The lock manager without transactions needs them, because its locks have no effect on objects above or below.
     """
     shared, parts = LockType.SHARED_READ, (request.partition or "").split("/")
     above = []

@@ -16,14 +16,14 @@ class LockType(enum.Enum):
 
     @property
     def strength(self) -> int:
-        """The lock's rank: a stronger lock excludes every lock that a weaker one excludes."""
+        """The lock's rank; a stronger lock excludes every lock that a weaker one excludes."""
         return _STRENGTH[self]
 
 
 _STRENGTH = {kind: rank for rank, kind in enumerate(LockType)}
 _R, _W, _X, _E = LockType
 
-#: For each requested type, the existing types it is compatible with. Symmetric, as in Hive 4.
+#: The existing types with which each requested type is compatible. Symmetric, as in Hive 4.
 _COMPATIBLE = {
     _R: frozenset({_R, _W, _X}),
     _W: frozenset({_R, _W}),
@@ -46,7 +46,7 @@ class Lockable(Protocol):
 
 
 def compatible(requested: LockType, existing: LockType, *, semi_shared: bool = False) -> bool:
-    """Tells whether ``requested`` may be granted while ``existing`` is held, or waits ahead of it, on the same object.
+    """Returns true if ``requested`` may be granted while an earlier ``existing`` lock is on the same object.
 
     ``semi_shared`` selects Hive 3, in which a SHARED_WRITE excludes other SHARED_WRITEs.
     """
@@ -56,22 +56,22 @@ def compatible(requested: LockType, existing: LockType, *, semi_shared: bool = F
 
 
 def overlap(a: Lockable, b: Lockable) -> bool:
-    """Tells whether two locks concern the same object: their names are equal, or one covers everything below it.
+    """Returns true if two locks concern the same object: equal names, or one contains the other.
 
     A shared read of a whole database does not overlap an exclusive lock on one of its tables or partitions, in either
     direction (Hive's exception, so that CREATE TABLE does not wait for every DROP).
     """
-    if a.database != b.database or _apart(a.table, b.table) or _apart(a.partition, b.partition):
+    if a.database != b.database or _differ(a.table, b.table) or _differ(a.partition, b.partition):
         return False
     return not (_reads_database(a) and _excludes_inside(b)) and not (_reads_database(b) and _excludes_inside(a))
 
 
 def conflicts(requested: Lockable, existing: Lockable, *, semi_shared: bool = False) -> bool:
-    """Tells whether ``existing`` makes ``requested`` wait. The caller leaves out locks of the same transaction."""
+    """Returns true if ``existing`` makes ``requested`` wait. Callers leave out locks of the same transaction."""
     return overlap(requested, existing) and not compatible(requested.type, existing.type, semi_shared=semi_shared)
 
 
-def _apart(a: str | None, b: str | None) -> bool:
+def _differ(a: str | None, b: str | None) -> bool:
     return a is not None and b is not None and a != b
 
 

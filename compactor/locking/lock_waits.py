@@ -1,4 +1,4 @@
-"""The waiting times between checks of a lock that was not granted (Hive's ``DbLockManager.backoff``)."""
+"""The waits between checks of a lock that was not granted (Hive's ``DbLockManager.backoff``)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ LEAST_CAP_MS = 15_000  #: Hive's minimum for the longest wait, whatever ``hive.l
 
 
 def waiting_times_within(total_ms: int, longest_ms: int) -> tuple[int, ...]:
-    """Returns the milliseconds before each try: 100, doubling up to ``longest_ms``.
+    """Returns the milliseconds before each try: 100, doubled up to ``longest_ms``.
 
-    There are as many as fit into ``total_ms``; the last one is cut to fit.
+    They add up to ``total_ms``; the last one is shortened to fit.
 
     Args:
         total_ms: ``compactor.lock.wait``.
@@ -17,9 +17,9 @@ def waiting_times_within(total_ms: int, longest_ms: int) -> tuple[int, ...]:
     """
     cap = max(LEAST_CAP_MS, longest_ms)
     times: list[int] = []
-    wait, left = FIRST_WAIT_MS, total_ms
-    while left > 0:
-        times.append(min(wait, left))
-        left -= times[-1]
+    wait, remaining = FIRST_WAIT_MS, total_ms
+    while remaining > 0:
+        times.append(min(wait, remaining))
+        remaining -= times[-1]
         wait = min(wait * 2, cap)
     return tuple(times)

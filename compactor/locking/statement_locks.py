@@ -1,4 +1,4 @@
-"""The locks a statement takes: Hive 4's, Hive 3.1's, and those of the manager without transactions (``old_locks``)."""
+"""The locks of a statement in Hive 4, Hive 3.1 and the lock manager without transactions (``old_locks``)."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class PlannedLock:
 def locks(
     statement: Accessing, look: TableLookup, settings: Settings, current: str = "default", hive: HiveRules = HIVE_4
 ) -> tuple[PlannedLock, ...]:
-    """Returns the locks of a ``hive``, sorted, only the strongest for each object; none if locking is off.
+    """Returns the strongest lock for each object, sorted by name, by the rules of ``hive``; none if locking is off.
 
-    Hive's own default of ``hive.support.concurrency`` is false, and ACID tables cannot be used with it, so only an
-    explicit false counts.
+    Hive's own default of ``hive.support.concurrency`` is false, but ACID tables need true. So only an explicit false
+    switches locking off.
 
     Raises:
         Refused: a table or partition key does not exist.
@@ -76,7 +76,7 @@ def locks(
         return ()
     strongest: dict[tuple[str, str, str], PlannedLock] = {}
     for access in statement.accesses:
-        for planned in _of_access(access, look, settings, current, hive):
+        for planned in _plan_access(access, look, settings, current, hive):
             known = strongest.get(planned.request.object)
             if known is None or known.request.type.strength < planned.request.type.strength:
                 strongest[planned.request.object] = planned
@@ -84,7 +84,7 @@ def locks(
 
 
 def locking_is_on(settings: Settings) -> bool:
-    """Tells whether statements take locks at all: always, unless ``hive.support.concurrency`` is explicitly false."""
+    """Returns true if statements take locks, which only an explicit ``hive.support.concurrency=false`` prevents."""
     key = "hive.support.concurrency"
     return settings.source(key) == "default" or settings.boolean(key)
 
@@ -94,12 +94,12 @@ def write_lock(kind: AccessKind, settings: Settings, hive: HiveRules = HIVE_4) -
     return _rule(kind, True, settings, hive).lock if locking_is_on(settings) else None
 
 
-def _of_access(
+def _plan_access(
     access: Access, look: TableLookup, settings: Settings, current: str, hive: HiveRules
 ) -> Iterator[PlannedLock]:
     database = access.name.database or current
     if access.is_database:
-        kind = _on_database(access, database, settings) if hive.softens else access.kind
+        kind = _database_kind(access, database, settings) if hive.softens else access.kind
         rule = _rule(kind, False, settings, hive)
         if rule.lock is not None:
             yield PlannedLock(request=LockRequest(database=database, type=rule.lock), operation=rule.operation)
@@ -111,9 +111,9 @@ def _of_access(
             yield PlannedLock(request=request, operation=rule.operation)
         return
     facts = look(access.name)
-    if not _takes_part(access, facts, settings, hive):
+    if not _takes_locks(access, facts, settings, hive):
         return
-    kind = _what(access, facts, settings) if hive.softens else access.kind
+    kind = _softened_kind(access, facts, settings) if hive.softens else access.kind
     rule = _rule(kind, facts.transactional, settings, hive)
     if rule.lock is None:
         return
@@ -122,7 +122,7 @@ def _of_access(
         yield PlannedLock(request=request, operation=rule.operation)
 
 
-def _takes_part(access: Access, facts: TableFacts, settings: Settings, hive: HiveRules) -> bool:
+def _takes_locks(access: Access, facts: TableFacts, settings: Settings, hive: HiveRules) -> bool:
     if access.kind in _ROWS and not facts.transactional:
         raise Refused(
             f"{facts} is not transactional: rows are only updated, deleted and merged in transactional tables"
@@ -134,7 +134,7 @@ def _takes_part(access: Access, facts: TableFacts, settings: Settings, hive: Hiv
     return not facts.external or (hive.softens and settings.boolean("hive.txn.ext.locking.enabled"))
 
 
-def _on_database(access: Access, database: str, settings: Settings) -> AccessKind:
+def _database_kind(access: Access, database: str, settings: Settings) -> AccessKind:
     if access.command is None or not settings.boolean("hive.acid.lockless.reads.enabled"):
         return access.kind
     if access.cascades:
@@ -145,8 +145,8 @@ def _on_database(access: Access, database: str, settings: Settings) -> AccessKin
     return AccessKind.DDL_EXCL_WRITE
 
 
-def _what(access: Access, facts: TableFacts, settings: Settings) -> AccessKind:
-    """Returns the kind of access, softened for changes that leave the old files to the cleaner and so spare readers."""
+def _softened_kind(access: Access, facts: TableFacts, settings: Settings) -> AccessKind:
+    """Returns the kind of access; weaker for changes that spare readers, as they leave old files to the cleaner."""
     command = access.command
     if command is None or not facts.transactional or access.kind is AccessKind.DDL_NO_LOCK:
         return access.kind
@@ -163,7 +163,7 @@ def _what(access: Access, facts: TableFacts, settings: Settings) -> AccessKind:
 def _rule(kind: AccessKind, transactional: bool, settings: Settings, hive: HiveRules) -> Rule:
     for rule in hive.rules:
         fits = rule.kind is kind and rule.transactional in (None, transactional)
-        if fits and all(settings.boolean(key) is wanted for key, wanted in rule.when):
+        if fits and all(settings.boolean(key) is expected for key, expected in rule.when):
             return rule
     raise AssertionError(f"every {kind} has a final rule without conditions")
 
@@ -175,37 +175,37 @@ def _objects(access: Access, facts: TableFacts, settings: Settings) -> Sequence[
             raise Refused(f"{facts} is not partitioned, but the statement names a partition")
         return (None,)
     if access.kind in (AccessKind.INSERT, AccessKind.INSERT_OVERWRITE):
-        return (_static(access.partition, facts),)
+        return (_static_partition(access.partition, facts),)
     if access.makes is not None or (access.partition is None and access.command is not None):
         return (None,)
     if access.kind is AccessKind.MERGE_INSERT:
         return (None,)
-    found: list[str | None] = [p.name for p in _matching(access, facts)]
-    if access.kind is AccessKind.READ and 0 < settings.integer(_MAX_PARTITIONS) <= len(found):
+    names: list[str | None] = [p.name for p in _matching_partitions(access, facts)]
+    if access.kind is AccessKind.READ and 0 < settings.integer(_MAX_PARTITIONS) <= len(names):
         return (None,)
     if access.moves:
-        return [*found, None]
-    return found or (None,)
+        return [*names, None]
+    return names or (None,)
 
 
-def _static(spec: Spec | None, facts: TableFacts) -> str | None:
-    """Returns the one partition that is written; None (the table) if a value is only known row by row."""
-    values = dict(_checked(spec or (), facts))
+def _static_partition(spec: Spec | None, facts: TableFacts) -> str | None:
+    """Returns the partition that is written; None (the table) if only the rows show a value."""
+    values = dict(_check_keys(spec or (), facts))
     plain = [values.get(key) for key in facts.keys]
     known = [value for value in plain if value is not None]
     return facts.name_of(facts.keys, known) if len(known) == len(facts.keys) else None
 
 
-def _matching(access: Access, facts: TableFacts) -> list[NamedPartition]:
-    wanted: dict[str, str] = {}
-    spec = _checked(access.partition or (), facts)
+def _matching_partitions(access: Access, facts: TableFacts) -> list[NamedPartition]:
+    required: dict[str, str] = {}
+    spec = _check_keys(access.partition or (), facts)
     for key, value in (*spec, *((k, v) for k, v in access.where if k in facts.keys)):
         if value is not None:
-            wanted[key] = value
-    return [p for p in facts.partitions if all(p.values[facts.keys.index(k)] == v for k, v in wanted.items())]
+            required[key] = value
+    return [p for p in facts.partitions if all(p.values[facts.keys.index(k)] == v for k, v in required.items())]
 
 
-def _checked(spec: Spec, facts: TableFacts) -> Spec:
+def _check_keys(spec: Spec, facts: TableFacts) -> Spec:
     for key, _ in spec:
         if key not in facts.keys:
             raise Refused(f"{facts} has no partition key {key!r}; it has {', '.join(facts.keys) or 'none'}")
@@ -213,17 +213,17 @@ def _checked(spec: Spec, facts: TableFacts) -> Spec:
 
 
 def old_locks(statement: Accessing, look: TableLookup, current: str = "default") -> tuple[LockRequest, ...]:
-    """Returns the shared and exclusive locks of the manager without transactions, including parents, sorted.
+    """Returns the sorted locks of the manager without transactions, shared and exclusive, with all parents.
 
     A partition ``p=1/q=2`` has the parents ``p=1``, its table and its database, each with a shared lock.
     """
-    wanted: list[LockRequest] = []
+    requests: list[LockRequest] = []
     for access in statement.accesses:
-        wanted += _old(access, look, current)
-    return sorted_requests(wanted)
+        requests += _old_access_locks(access, look, current)
+    return sorted_requests(requests)
 
 
-def _old(access: Access, look: TableLookup, current: str) -> Iterable[LockRequest]:
+def _old_access_locks(access: Access, look: TableLookup, current: str) -> Iterable[LockRequest]:
     database = access.name.database or current
     if access.is_database:
         kind = LockType.EXCLUSIVE if access.kind is AccessKind.DDL_EXCLUSIVE else LockType.SHARED_READ
@@ -233,14 +233,14 @@ def _old(access: Access, look: TableLookup, current: str) -> Iterable[LockReques
     facts = look(access.name)
     here = (facts.database, facts.table)
     if access.kind is AccessKind.READ:
-        read = [p.name for p in _matching(access, facts)] if facts.keys else []
+        read = [p.name for p in _matching_partitions(access, facts)] if facts.keys else []
         return [r for name in (None, *read) for r in _with_parents(*here, name, LockType.SHARED_READ)]
     if access.command is not None:
-        return _old_command(access, facts)
-    return _with_parents(*here, _prefix(access.partition, facts), LockType.EXCLUSIVE)
+        return _old_command_locks(access, facts)
+    return _with_parents(*here, _known_prefix(access.partition, facts), LockType.EXCLUSIVE)
 
 
-def _old_command(access: Access, facts: TableFacts) -> tuple[LockRequest, ...]:
+def _old_command_locks(access: Access, facts: TableFacts) -> tuple[LockRequest, ...]:
     assert access.command is not None
     here = (facts.database, facts.table)
     match access.command.old_lock:
@@ -249,14 +249,14 @@ def _old_command(access: Access, facts: TableFacts) -> tuple[LockRequest, ...]:
         case OldLock.SHARED:
             return _with_parents(*here, None, LockType.SHARED_READ)
         case OldLock.PARTITION if access.partition is not None:
-            return _with_parents(*here, _prefix(access.partition, facts), LockType.EXCLUSIVE)
+            return _with_parents(*here, _known_prefix(access.partition, facts), LockType.EXCLUSIVE)
         case _:
             return _with_parents(*here, None, LockType.EXCLUSIVE)
 
 
-def _prefix(spec: Spec | None, facts: TableFacts) -> str | None:
-    """Returns the part of a partition's name known before any row is: all leading keys with a value."""
-    values = dict(_checked(spec or (), facts))
+def _known_prefix(spec: Spec | None, facts: TableFacts) -> str | None:
+    """Returns the part of a partition's name that is known before any row: all leading keys with a value."""
+    values = dict(_check_keys(spec or (), facts))
     known: list[str] = []
     for key in facts.keys:
         value = values.get(key)

@@ -1,4 +1,4 @@
-"""The lock rules of statements as tables of data: the access each command makes, and the lock Hive 4 takes for it.
+"""The lock rules of statements as data: the access that each command makes, and its lock in Hive.
 
 From Hive: ``AcidUtils.makeLockComponents`` for the rules, ``WriteEntity.determineAlterTableWriteType`` and the analyzers
 for the commands. ``OldLock`` lists the locks of the manager without transactions (shared and exclusive only).
@@ -13,7 +13,7 @@ from compactor.locking.lock_types import LockType
 
 
 class AccessKind(enum.Enum):
-    """The kind of access of a statement to an object: Hive's ``WriteEntity.WriteType``, and reading."""
+    """The kind of access to an object: Hive's ``WriteEntity.WriteType``, and reading."""
 
     READ = "read"
     INSERT = "insert"
@@ -39,7 +39,7 @@ class Operation(enum.Enum):
 
 
 class OldLock(enum.Enum):
-    """The object that the manager without transactions locks exclusively; its parents are locked shared."""
+    """The object that the manager without transactions locks exclusively; it locks the parents shared."""
 
     TABLE = "X on the table"
     PARTITION = "S on the table, X on the partition"
@@ -48,9 +48,9 @@ class OldLock(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The ``lock`` (None for no lock) that ``kind`` takes on a table if all of ``when`` (settings and values) hold.
+    """The ``lock`` that ``kind`` takes if the settings have the values in ``when``; None for no lock.
 
-    ``transactional`` None is any table.
+    ``transactional`` None means any table.
     """
 
     kind: AccessKind
@@ -142,8 +142,11 @@ RULES_OF_HIVE_3: tuple[Rule, ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveRules:
-    """The rules of one line of Hive. Only Hive 4 ``softens`` the locks of commands that leave old files to the cleaner,
-    reads without locks and locks external tables, each by a setting."""
+    """The rules of one line of Hive.
+
+    ``softens`` is true for Hive 4 only. By settings it weakens the locks of commands that leave old files to the
+    cleaner, reads without locks, and locks external tables.
+    """
 
     rules: tuple[Rule, ...]
     softens: bool

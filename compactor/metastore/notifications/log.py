@@ -12,7 +12,7 @@ from typing import TypeAlias
 from sqlalchemy import Connection, insert, inspect, select, update
 
 from compactor.database.clock import now_ms
-from compactor.database.savepoint import apart
+from compactor.database.savepoint import savepoint
 from compactor.metastore.notifications.events import MESSAGE_FORMAT, Event
 from compactor.metastore.notifications.notification_tables import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
 from compactor.metastore.notifications.write_events import Told, Write, read_told
@@ -53,7 +53,7 @@ class Notifications:
         is_written = self._looked(conn)
         if is_written is False:
             return
-        with apart(conn, "compactor_notifications", self._say):
+        with savepoint(conn, "compactor_notifications", self._say):
             if (is_written or self.is_written(conn)) and (events := making(conn)):
                 self._write(conn, events)
 
@@ -62,7 +62,7 @@ class Notifications:
         is_written = self._looked(conn) if writes else False
         if is_written is False:
             return None
-        with apart(conn, "compactor_notifications", self._say):
+        with savepoint(conn, "compactor_notifications", self._say):
             if is_written or self.is_written(conn):
                 return read_told(conn, writes)
         return None

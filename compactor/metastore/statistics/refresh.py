@@ -14,7 +14,7 @@ from sqlalchemy import Connection, inspect
 from compactor.base.ids import WriteId
 from compactor.base.steps import Step, reach
 from compactor.database.clock import now_ms
-from compactor.database.savepoint import apart
+from compactor.database.savepoint import savepoint
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.statistics import subjects as rows
 from compactor.metastore.statistics.changed_statistics import Changes, changes
@@ -63,7 +63,7 @@ class Refresh:
             reach(Step.STATISTICS_WRITTEN)
 
     def _apart(self) -> AbstractContextManager[None]:
-        return apart(self.conn, "compactor_statistics", self._given_up)
+        return savepoint(self.conn, "compactor_statistics", self._given_up)
 
     def _given_up(self, error: Exception) -> None:
         self.decided = []

@@ -43,11 +43,11 @@ def test_settings_of_every_connection(database: Database) -> None:
     """PROTOCOL 9: WAL, foreign_keys=ON, synchronous=FULL."""
     for open_transaction in (database.read, database.write):
         with open_transaction() as conn:
-            found = [
+            pragmas = [
                 conn.exec_driver_sql(f"PRAGMA {name}").scalar_one()
                 for name in ("journal_mode", "foreign_keys", "synchronous", "busy_timeout")
             ]
-        assert found == ["wal", 1, 2, 60_000]
+        assert pragmas == ["wal", 1, 2, 60_000]
 
 
 def test_a_body_that_raises_leaves_nothing(database: Database) -> None:
@@ -67,7 +67,7 @@ def test_foreign_keys_hold(database: Database) -> None:
 
 
 def test_a_writing_transaction_excludes_others_from_its_first_statement(database: Database) -> None:
-    """PROTOCOL 9: BEGIN IMMEDIATE; two that read a counter before writing it would hand out one number twice."""
+    """PROTOCOL 9: BEGIN IMMEDIATE; two readers of a counter that then write it would draw one number twice."""
     inside, order = threading.Event(), []
 
     def second() -> None:
@@ -97,11 +97,11 @@ def test_other_processes_are_kept_away_from_the_first_statement_on(database: Dat
 
 
 def test_a_waiting_writer_does_not_ask_before_its_turn(database: Database) -> None:
-    """Asked while another one of this process writes, SQLite would sleep, and sleep on when that is done."""
+    """SQLite would sleep while another thread of this process writes, and for a time after that."""
     second = open_database(f"sqlite:///{database.path}")  # as our own state in a metastore's file
-    asked: list[str] = []
-    for one in (database, second):
-        event.listen(one.engine, "begin", lambda conn: asked.append(threading.current_thread().name))
+    begun_in: list[str] = []
+    for each in (database, second):
+        event.listen(each.engine, "begin", lambda conn: begun_in.append(threading.current_thread().name))
 
     def write(to: Database) -> None:
         with to.write() as conn:
@@ -114,10 +114,10 @@ def test_a_waiting_writer_does_not_ask_before_its_turn(database: Database) -> No
         for other in others:
             other.start()
         others[0].join(0.2)
-        assert asked == [threading.current_thread().name]
+        assert begun_in == [threading.current_thread().name]
     for other in others:
         other.join(PATIENCE)
-    assert sorted(asked[1:]) == [other.name for other in others]
+    assert sorted(begun_in[1:]) == [other.name for other in others]
     second.close()
     assert count(database) == 3
 

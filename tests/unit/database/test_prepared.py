@@ -31,9 +31,9 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 def test_rows_counts_and_names(database: Database) -> None:
     with database.write() as conn:
-        found = send(conn, OF_A, {"of_a": 2})
-        assert (found.scalar(), [tuple(row) for row in found.rows]) == (2, [(2, "two")])
-        assert found.mappings() == [{"a": 2, "b": "two"}]
+        answer = send(conn, OF_A, {"of_a": 2})
+        assert (answer.scalar(), [tuple(row) for row in answer.rows]) == (2, [(2, "two")])
+        assert answer.mappings() == [{"a": 2, "b": "two"}]
         assert send(conn, OF_A, {"of_a": 9}).scalar() is None
         assert send(conn, SET_B, {"of_a": 2, "b": "II"}).count == 1
         assert send(conn, SET_B, {"of_a": 9, "b": "IX"}).count == 0
@@ -58,7 +58,7 @@ def test_a_listener_gets_the_statement_and_the_answer_is_the_same(database: Data
     with database.write() as conn:
         unheard = send(conn, OF_A, {"of_a": 1})
     heard = []
-    event.listen(database.engine, "before_cursor_execute", lambda *found: heard.append(found[2]))
+    event.listen(database.engine, "before_cursor_execute", lambda *answer: heard.append(answer[2]))
     with database.write() as conn:
         assert send(conn, OF_A, {"of_a": 1}).mappings() == unheard.mappings()
         assert send(conn, SET_B, {"of_a": 1, "b": "I"}).count == 1

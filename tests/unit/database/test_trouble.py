@@ -100,6 +100,6 @@ def test_patterns_of_a_site_on_postgresql() -> None:
 
 
 def test_a_log_in_by_kerberos_that_fails_says_what_to_do() -> None:
-    said = "GSSAPI continuation error: Ticket expired"
-    assert log_in_advice(said) == "; log in again with kinit; a keytab in KRB5_CLIENT_KTNAME logs in by itself"
+    message = "GSSAPI continuation error: Ticket expired"
+    assert log_in_advice(message) == "; log in again with kinit; a keytab in KRB5_CLIENT_KTNAME logs in automatically"
     assert log_in_advice("password authentication failed") == ""

@@ -14,15 +14,15 @@ R, W, X, E = LockType
 
 def test_requests_are_sorted_whatever_their_order() -> None:
     """Two requesters of the same objects lock in the same order, so they cannot deadlock."""
-    wanted = (
+    expected = (
         LockRequest(database="a", type=R),
         LockRequest(database="a", table="t", type=R),
         LockRequest(database="a", table="t", partition="p=1", type=E),
         LockRequest(database="a", table="t", partition="p=2", type=W),
         LockRequest(database="b", table="s", type=X),
     )
-    for given in itertools.permutations(wanted):
-        assert sorted_requests(given) == wanted
+    for requests in itertools.permutations(expected):
+        assert sorted_requests(requests) == expected
 
 
 def test_only_the_strongest_request_per_object_stays() -> None:

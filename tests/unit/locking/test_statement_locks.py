@@ -53,8 +53,8 @@ def look(name: Name) -> TableFacts:
 
 
 def settings(**values: str) -> Settings:
-    given = {key.replace("__", "."): value for key, value in values.items()}
-    return Settings.of([Layer(name="flag", values=given)])
+    by_key = {key.replace("__", "."): value for key, value in values.items()}
+    return Settings.of([Layer(name="flag", values=by_key)])
 
 
 def lock_texts(text: str, **values: str) -> list[str]:
@@ -269,8 +269,8 @@ CASES_OF_HIVE_3: tuple[tuple[str, dict[str, str], list[str]], ...] = (
     ("text", "values", "expected"), CASES_OF_HIVE_3, ids=[f"{c[0][:50]}-{len(c[1])}" for c in CASES_OF_HIVE_3]
 )
 def test_locks_of_hive_3(text: str, values: dict[str, str], expected: list[str]) -> None:
-    found = locks(parse(text), look, settings(**values), hive=HIVE_3)
-    assert [_short(planned.request) for planned in found] == expected
+    planned_locks = locks(parse(text), look, settings(**values), hive=HIVE_3)
+    assert [_short(planned.request) for planned in planned_locks] == expected
 
 
 @pytest.mark.parametrize(("text", "expected"), SEEN, ids=[text for text, _ in SEEN])
@@ -312,12 +312,12 @@ OLD = (
 @pytest.mark.parametrize(("text", "expected"), OLD, ids=[text for text, _ in OLD])
 def test_locks_without_transactions(text: str, expected: list[str]) -> None:
     """Every parent of a locked object is locked shared, so that it cannot be dropped meanwhile."""
-    found = old_locks(parse(text), look)
+    planned_locks = old_locks(parse(text), look)
     below = [f"{'X' if r.type is LockType.EXCLUSIVE else 'S'} {r.table}" + (f".{r.partition}" if r.partition else "")
-             for r in found if r.table is not None]  # fmt: skip
+             for r in planned_locks if r.table is not None]  # fmt: skip
     assert below == expected
-    assert [r.type for r in found if r.table is None] == ([LockType.SHARED_READ] if expected else [])
-    assert list(found) == sorted(found)
+    assert [r.type for r in planned_locks if r.table is None] == ([LockType.SHARED_READ] if expected else [])
+    assert list(planned_locks) == sorted(planned_locks)
 
 
 def test_old_create_and_drop_of_databases() -> None:
@@ -329,7 +329,7 @@ def test_old_create_and_drop_of_databases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "it is empty"),
         ("grant select on table t to user x", "'GRANT SELECT ON' at line 1, character 1 is not on the list"),
@@ -346,8 +346,8 @@ def test_old_create_and_drop_of_databases() -> None:
         ("insert into part partition (z=1) select 1", "no partition key 'z'"),
     ],
 )
-def test_a_refusal_names_the_statement(text: str, said: str) -> None:
-    with pytest.raises(Refused, match=said):
+def test_a_refusal_names_the_statement(text: str, message: str) -> None:
+    with pytest.raises(Refused, match=message):
         locks(parse(text), look, settings())
 
 
