@@ -284,7 +284,7 @@ class Scan:
             return list(judged)
         answers: Sequence[int | CompactorError]
         try:
-            self.site.metastore.claim_token.get_or_make()  # so that a backup from before the first compaction has it
+            self.site.metastore.claim_token.get_or_create()  # so that a backup from before the first compaction has it
             answers = self.site.metastore.requests.request_all([request for _, request in due])
         except CompactorError as error:
             log.warning("%d compactions could not be requested: %s", len(due), error)

@@ -1,4 +1,4 @@
-"""A short text that changes when the initiator has something to look at."""
+"""A short text that changes when the initiator has something new to look at."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ _POLICY = ("compact%", "no_auto_compaction", "no_cleanup", "transactional%", "hi
 
 
 def change_marker(metastore: Metastore) -> str:
-    """Returns the marker: newest committed transaction and write, aborted ones and their age in hours, queue, history,
-    properties.
+    """Returns a text over the newest commits, aborts and their age in hours, queue, history and properties.
 
-    Cheap: seven aggregates in one reading transaction. Two equal texts mean that nothing happened in between that
-    changes the initiator's decisions, except for settings, which the caller adds.
+    It costs seven aggregates in one reading transaction. Two equal texts mean that nothing has changed the initiator's
+    decisions in between, except for settings, which the caller adds.
     """
     with metastore.database.read() as conn:
-        # The effects of a compaction on the initiator show in the queue and the history.
-        others = func.coalesce(TXNS.c.TXN_TYPE, 0).not_in(
+        # Compactions are left out: queue and history show what they change for the initiator.
+        is_write = func.coalesce(TXNS.c.TXN_TYPE, 0).not_in(
             (TxnType.READ_ONLY, TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION)
         )
-        committed = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == txn_states.COMMITTED, others)
+        committed = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == txn_states.COMMITTED, is_write)
         parts = [
             conn.execute(committed).scalar() or 0,
             conn.execute(select(func.max(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID))).scalar() or 0,
@@ -49,8 +48,8 @@ def change_marker(metastore: Metastore) -> str:
 
 
 def _aborts(conn: Connection) -> tuple[int, int]:
-    of_aborted = TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID)
-    figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED)).select_from(of_aborted)
+    components = TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID)
+    figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED)).select_from(components)
     count, oldest = conn.execute(figures.where(TXNS.c.TXN_STATE == txn_states.ABORTED)).one()
     return count, 0 if oldest is None else (now_ms(conn) - oldest) // _HOUR_MS
 

@@ -1,6 +1,6 @@
-"""The token that claims on directories carry: which metastore's tables they are (PROTOCOL 11.13).
+"""The token by which a claim on a directory names its metastore (PROTOCOL 11.13).
 
-It is a row of AUX_TABLE, made once, so that it moves and is restored with the tables. Hive never reads it.
+The token is a row of AUX_TABLE, created once, so it moves and is restored with the tables. Hive never reads it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _PROBE = f"{PREFIX}probe:"
 
 
 class ClaimToken:
-    """Reads and makes the token of one metastore.
+    """Reads and creates the token of one metastore.
 
-    It is read each time, since a database may be replaced under a long process. One that was put back to before it had a
-    token keeps the one that this process knows.
+    It is read each time, because a database may be replaced while a process runs. If the database was restored to a
+    state without a token, the process writes the token back that it knows.
     """
 
     def __init__(self, database: Database) -> None:
@@ -34,20 +34,20 @@ class ClaimToken:
         self._known: str | None = None
 
     def read(self) -> str | None:
-        """Returns the token; None as long as nothing was ever claimed."""
+        """Returns the token; None before the first claim."""
         return self._stored() or self._known
 
-    def get_or_make(self) -> str:
-        """Returns the token, made now if there is none."""
-        return self._stored() or self._make()
+    def get_or_create(self) -> str:
+        """Returns the token, and creates it if it does not exist."""
+        return self._stored() or self._create()
 
     def restore(self, token: str) -> None:
-        """Makes ``token`` the token of a database that was put back to before it had one."""
+        """Writes ``token`` into a database that was restored to a state without one."""
         self._known = token
-        self.get_or_make()
+        self.get_or_create()
 
     @retried
-    def _make(self) -> str:
+    def _create(self) -> str:
         with self._database.write() as conn:
             inserted(
                 conn, insert(AUX_TABLE).values(MT_KEY1=_TOKEN, MT_KEY2=0, MT_COMMENT=self._known or uuid.uuid4().hex)
@@ -65,12 +65,14 @@ class ClaimToken:
         return None if token is None else str(token)
 
     def is_in_same_database(self, other: ClaimToken) -> bool:
-        """Returns true if ``other`` reads the same database, whatever its URL says: a row written here shows there.
+        """Returns true if ``other`` reads the same database, whatever its URL: a row written here appears there.
 
-        A copy of this database has the same token, and is another database; where nothing may be written, that cannot be
-        told, and the answer is yes. No token is made here: a database that was put back is to get its former one.
+        A copy of this database has the same token but is another database. A read-only database cannot show the
+        difference, and then the answer is yes. This creates no token, because a restored database gets its former one.
         """
-        if self._stored() != other._stored() and self._stored() != other._stored():  # else it was made in between
+        if (
+            self._stored() != other._stored() and self._stored() != other._stored()
+        ):  # read twice: it may be created in between
             return False
         if self._database.read_only:
             return self._stored() is not None

@@ -1,7 +1,8 @@
-"""Numbers of a metastore that only ever grow, and the tokens by which its database is recognised (PROTOCOL 11.2).
+"""Numbers of a metastore that only grow, and the tokens that identify its database (PROTOCOL 11.2).
 
-Tokens are rows of AUX_TABLE, so that they are restored with whatever else the database holds: MT_KEY1 names the metastore,
-MT_KEY2 is the number, MT_COMMENT has the token, the time and the largest number seen in files. Hive reads none of them.
+Tokens are rows of AUX_TABLE, so they are restored with the rest of the database. MT_KEY1 names the metastore, MT_KEY2 is
+the number of the token. MT_COMMENT has the token, its time, and the largest number in files: ``3f9a… 1764277604000 17``.
+Hive reads none of these rows.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from compactor.metastore.schema.tables import (
 )
 
 _AUX = AUX_TABLE.c
-_LONGEST_NAME = 64  #: of a metastore; the digest of a longer one takes its place in MT_KEY1
-AFTER_AGREEMENT = 1_000  #: numbers left out, so that no token under way from before is as new as the one agreed on
+_LONGEST_NAME = 64  #: longest name of a metastore in MT_KEY1, which has the digest of a longer name
+AFTER_AGREEMENT = (
+    1_000  #: numbers to skip, so that no token that is being written gets a higher number than the new one
+)
 
 
 class StoredMarks:
@@ -44,7 +47,7 @@ class StoredMarks:
         self._dialect = dialect
 
     def present(self, metastore: str, txns: Collection[TxnId] = ()) -> Present:
-        """Returns the database as it is now, in a fixed number of statements, with the start times of ``txns``."""
+        """Returns the numbers of the database now, with the start times of ``txns``, in a fixed number of statements."""
         with self._database.read() as conn:
             return self._present(conn, metastore, txns)
 
@@ -55,10 +58,10 @@ class StoredMarks:
 
     @retried
     def mark(self, metastore: str, text: str, *, seen: int, txns: Collection[TxnId] = ()) -> tuple[MarkToken, Present]:
-        """Writes the token ``text`` under the next number, and returns it with the database as of this transaction.
+        """Writes the token ``text`` under the next number; returns it and the numbers as of this transaction.
 
         Args:
-            seen: the largest number found outside of the database.
+            seen: the largest number outside of the database.
             txns: transactions whose start times to read.
         """
         with self._database.write() as conn:
@@ -68,18 +71,18 @@ class StoredMarks:
                 token = MarkToken(number=number, text=text, at=now.now_ms, seen=seen)
                 if inserted(conn, insert(AUX_TABLE).values(**_row(metastore, token))):
                     break
-                number += 1  # another process was faster
-            conn.execute(delete(AUX_TABLE).where(_of(metastore), _AUX.MT_KEY2 <= number - KEPT_TOKENS))
+                number += 1  # another process has taken this number
+            conn.execute(delete(AUX_TABLE).where(_is_token_of(metastore), _AUX.MT_KEY2 <= number - KEPT_TOKENS))
             return token, now
 
     @retried
-    def begin_again(self, metastore: str, text: str, *, above: int) -> tuple[MarkToken, Present]:
-        """Writes the token ``text`` in place of all others, under a number above every one that was given."""
+    def replace_tokens(self, metastore: str, text: str, *, above: int) -> tuple[MarkToken, Present]:
+        """Replaces all tokens by ``text``, under a number larger than every number used so far."""
         with self._database.write() as conn:
             now = self._present(conn, metastore, ())
             number = AFTER_AGREEMENT + max(above, *(token.number for token in now.tokens), 0)
             token = MarkToken(number=number, text=text, at=now.now_ms)
-            conn.execute(delete(AUX_TABLE).where(_of(metastore)))
+            conn.execute(delete(AUX_TABLE).where(_is_token_of(metastore)))
             conn.execute(insert(AUX_TABLE).values(**_row(metastore, token)))
             return token, now
 
@@ -91,10 +94,10 @@ class StoredMarks:
             func.sum(case((is_open, 1), else_=0)),
         )
         newest, ended, unfinished = conn.execute(query).one()
-        if not self._dialect.remembers_commits:  # there, a counter of its own is never taken back
+        if not self._dialect.remembers_commits:  # then a separate counter never goes back
             newest = ended = self._dialect.newest(conn)
-        wanted = sorted({*txns, TxnId(ended or 0)})
-        starts = select(TXNS.c.TXN_ID, TXNS.c.TXN_STARTED).where(TXNS.c.TXN_ID.in_(wanted), TXNS.c.TXN_STARTED > 0)
+        ids = sorted({*txns, TxnId(ended or 0)})
+        starts = select(TXNS.c.TXN_ID, TXNS.c.TXN_STARTED).where(TXNS.c.TXN_ID.in_(ids), TXNS.c.TXN_STARTED > 0)
         marks = Marks(
             newest=TxnId(ended or 0),
             unfinished=int(unfinished or 0),
@@ -109,7 +112,7 @@ class StoredMarks:
 
 
 def _tables(conn: Connection) -> dict[int, TableMark]:
-    """Reads the next write ID of each table that exists; a soft delete leaves rows of tables that do not."""
+    """Reads the next write ID of each existing table; soft deletes leave rows of other tables."""
     nwi = NEXT_WRITE_ID.c
     query = select(TBLS.c.TBL_ID, DBS.c.NAME, TBLS.c.TBL_NAME, TBLS.c.CREATE_TIME, nwi.NWI_NEXT)
     query = query.join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
@@ -123,7 +126,7 @@ def _tables(conn: Connection) -> dict[int, TableMark]:
 
 
 def _tokens(conn: Connection, metastore: str) -> Iterator[MarkToken]:
-    query = select(_AUX.MT_KEY2, _AUX.MT_COMMENT).where(_of(metastore)).order_by(_AUX.MT_KEY2.desc())
+    query = select(_AUX.MT_KEY2, _AUX.MT_COMMENT).where(_is_token_of(metastore)).order_by(_AUX.MT_KEY2.desc())
     for row in conn.execute(query.limit(KEPT_TOKENS)):
         text, *numbers = (row.MT_COMMENT or "").split(" ")
         if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
@@ -138,7 +141,7 @@ def _row(metastore: str, token: MarkToken) -> dict[str, object]:
     }
 
 
-def _of(metastore: str) -> ColumnElement[bool]:
+def _is_token_of(metastore: str) -> ColumnElement[bool]:
     return _AUX.MT_KEY1 == _key(metastore)
 
 

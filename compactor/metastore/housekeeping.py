@@ -34,7 +34,7 @@ _T2W = TXN_TO_WRITE_ID.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgettable:
-    """An ended transaction without components. It may be forgotten once none of its files is in storage (PROTOCOL 8)."""
+    """An ended transaction without components, to forget once storage has none of its files (PROTOCOL 8)."""
 
     id: TxnId
     state: str  #: ``a`` or ``c``
@@ -50,11 +50,11 @@ class Counts:
     txn_to_write_id: int
     write_set: int
     ended_transactions: int  #: aborted or committed, without components
-    stale_history: int  #: MIN_HISTORY_LEVEL of transactions that have ended: such rows hold back cleaners forever
+    stale_history: int  #: rows of MIN_HISTORY_LEVEL of ended transactions, which block cleaners forever
 
 
 class Housekeeping:
-    """Removes rows; every purge is one writing transaction and returns the number of rows removed."""
+    """Removes rows. Each purge is one writing transaction and returns the number of removed rows."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
@@ -74,9 +74,9 @@ class Housekeeping:
 
     @retried
     def purge_write_set(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
-        """Deletes write sets that no transaction can conflict with: committed before the oldest open one was opened.
+        """Deletes write sets that were committed before the oldest open transaction began: none can conflict any more.
 
-        An id drawn within the time-out may belong to a transaction whose row is not there yet.
+        An id that was drawn within the time-out may belong to a transaction whose row does not exist yet.
         """
         with self._database.write() as conn:
             edge = self._lowest_open(conn, open_txn_timeout_ms)
@@ -86,7 +86,7 @@ class Housekeeping:
     def purge_min_history(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
         """Deletes rows of MIN_HISTORY_LEVEL and MIN_HISTORY_WRITE_ID whose transaction has ended.
 
-        The end of a transaction removes its rows, so others left these behind; they would hold back cleaners forever.
+        Hive normally removes them at the end of a transaction. Rows that stay would block cleaners forever.
         """
         opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_states.OPEN)
         with self._database.write() as conn:
@@ -100,8 +100,9 @@ class Housekeeping:
 
     @retried
     def purge_rebuild_locks(self, timeout_ms: int) -> int:
-        """Deletes stale rows of MATERIALIZATION_REBUILD_LOCKS: without a heartbeat for ``timeout_ms``, and of no open
-        transaction (Hive's ``MaterializationsRebuildLockCleanerTask``).
+        """Deletes rows of MATERIALIZATION_REBUILD_LOCKS without a heartbeat for ``timeout_ms``.
+
+        Rows of open transactions stay (Hive's ``MaterializationsRebuildLockCleanerTask``).
         """
         locks = MATERIALIZATION_REBUILD_LOCKS.c
         opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_states.OPEN)
@@ -112,10 +113,10 @@ class Housekeeping:
 
     @retried
     def purge_write_ids(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
-        """Deletes mappings that no write-id list needs: of transactions below all that are open, aborted or still read.
+        """Deletes mappings that no write-id list needs: of transactions below all open, aborted and still read ones.
 
-        In each table they go from the lowest write ID upward without a gap: no mapping may stay below a purged one, or
-        readers that take the highest mapping as watermark (Hive) would miss the rows of the purged one.
+        In each table they go from the lowest write ID upward without a gap. Hive's readers take the highest mapping as
+        watermark: if a mapping below a purged one stayed, they would miss the rows of the purged one.
         """
         with self._database.write() as conn:
             mark = self._needed_from(conn, open_txn_timeout_ms)
@@ -132,9 +133,9 @@ class Housekeeping:
     def purge_components(self) -> int:
         """Deletes redundant rows of COMPLETED_TXN_COMPONENTS.
 
-        For each entity the row of the highest write ID stays, and the highest one that updated or deleted (Hive's
-        ``removeDuplicateCompletedTxnComponents``). Rows without a write ID (Trino's) rank by that of their transaction,
-        and are deleted too if the last successful compaction covered it.
+        For each entity two rows stay: the one with the highest write ID, and the highest one that updated or deleted
+        (Hive's ``removeDuplicateCompletedTxnComponents``). Rows without a write ID (Trino's) rank by the write ID of
+        their transaction. They go too if the last successful compaction covered it.
         """
         with self._database.write() as conn:
             rows = conn.execute(_ranked_components()).all()
@@ -146,13 +147,13 @@ class Housekeeping:
                 entity = (row.CTC_DATABASE, row.CTC_TABLE, row.CTC_PARTITION)
                 newest, changes = (*entity, False), (*entity, True)
                 below = row.write_id is not None and row.write_id <= covered.get(entity, 0)
-                wanted = newest not in seen or (row.CTC_UPDATE_DELETE == "Y" and changes not in seen)
-                if wanted and not (row.CTC_WRITEID is None and below):
+                is_needed = newest not in seen or (row.CTC_UPDATE_DELETE == "Y" and changes not in seen)
+                if is_needed and not (row.CTC_WRITEID is None and below):
                     seen |= {newest, changes} if row.CTC_UPDATE_DELETE == "Y" else {newest}
                     if row.copies > 1:
-                        gone += _keep_one(conn, row)
+                        gone += _remove_copies(conn, row)
                     continue
-                surplus.append(_this(row))
+                surplus.append(_is_equal_to(row))
             for condition in surplus:
                 gone += conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(*condition)).rowcount
             return gone
@@ -176,7 +177,7 @@ class Housekeeping:
             )
 
     def forgettable(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> list[Forgettable]:
-        """Returns the transactions that ``forget_transactions`` would forget, so that storage can be checked first."""
+        """Returns the transactions that ``forget_transactions`` may forget, so that storage can be checked first."""
         with self._database.read() as conn:
             query = select(TXNS).where(*self._forgettable(conn, open_txn_timeout_ms)).order_by(TXNS.c.TXN_ID)
             return [
@@ -193,15 +194,15 @@ class Housekeeping:
     def forget_transactions(self, aborted: Collection[TxnId], *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
         """Deletes ended transactions without components below the low boundary: committed ones, and ``aborted``.
 
-        The largest row stays on every database, or its id could be allocated again (PROTOCOL 9). ``aborted`` are those
-        without files in storage: any other aborted transaction would count as committed once forgotten.
+        The largest row always stays, or its id could be allocated again (PROTOCOL 9). ``aborted`` has only transactions
+        without files in storage, because a forgotten transaction counts as committed.
         """
         proven = set(aborted)
         with self._database.write() as conn:
-            found = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(*self._forgettable(conn, open_txn_timeout_ms))
+            candidates = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(*self._forgettable(conn, open_txn_timeout_ms))
             chosen = [
                 row.TXN_ID
-                for row in conn.execute(found)
+                for row in conn.execute(candidates)
                 if row.TXN_STATE == txn_states.COMMITTED or row.TXN_ID in proven
             ]
             for at in range(0, len(chosen), 500):
@@ -224,7 +225,7 @@ class Housekeeping:
         return tuple(conditions)
 
     def _lowest_open(self, conn: Connection, open_txn_timeout_ms: int) -> int:
-        """Returns the id below which no transaction is open or just being opened."""
+        """Returns the id below which every transaction has ended."""
         settled = self._dialect.settled(conn, open_txn_timeout_ms)
         lowest = txn_rows.lowest_open_id(conn)
         return settled + 1 if lowest is None else min(lowest, settled + 1)
@@ -243,7 +244,7 @@ class Housekeeping:
 
 
 def _ranked_components() -> Select[Any]:
-    """Returns the query for distinct rows with their write ID, looked up if they have none, highest first."""
+    """Returns the query for distinct rows with their write ID, or that of their transaction, highest first."""
     mapped = select(_T2W.T2W_WRITEID).where(
         _T2W.T2W_TXNID == _CTC.CTC_TXNID, _T2W.T2W_DATABASE == _CTC.CTC_DATABASE, _T2W.T2W_TABLE == _CTC.CTC_TABLE
     )
@@ -269,16 +270,16 @@ def _compacted_up_to(conn: Connection) -> dict[tuple[str, str | None, str | None
     return {(row[0], row[1], row[2]): row[3] or 0 for row in conn.execute(query)}
 
 
-def _this(row: Row[Any]) -> tuple[ColumnElement[bool], ...]:
+def _is_equal_to(row: Row[Any]) -> tuple[ColumnElement[bool], ...]:
     """Returns the conditions for rows equal to ``row`` except for their time."""
     names = ("CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE")
     return tuple(_CTC[name].is_not_distinct_from(getattr(row, name)) for name in names)
 
 
-def _keep_one(conn: Connection, row: Row[Any]) -> int:
-    """Deletes equal rows and writes one of them back with the time of the first; returns the number removed."""
-    first = conn.execute(select(func.min(_CTC.CTC_TIMESTAMP)).where(*_this(row))).scalar_one()
-    conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(*_this(row)))
+def _remove_copies(conn: Connection, row: Row[Any]) -> int:
+    """Keeps one of several equal rows, with the time of the first; returns the number of removed rows."""
+    first = conn.execute(select(func.min(_CTC.CTC_TIMESTAMP)).where(*_is_equal_to(row))).scalar_one()
+    conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(*_is_equal_to(row)))
     names = ("CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE")
     values = {name: getattr(row, name) for name in names}
     conn.execute(COMPLETED_TXN_COMPONENTS.insert().values(CTC_TIMESTAMP=first, **values))

@@ -1,9 +1,9 @@
-"""Mutexes as short leases in AUX_TABLE: a name has one holder at a time, until it is released or the lease expires.
+"""Mutexes as short leases in AUX_TABLE: a name has one holder until it is released or its lease expires.
 
-Hive keeps the row itself locked for a whole pass, which on SQLite would block every other connection. MT_KEY2 is the
-end of the lease in epoch ms, MT_COMMENT its holder. Names have the prefix ``Compactor:``, so Hive's rows (MT_KEY2 is
-the time of its last pass there) are never touched. Each name has one more row, with MT_KEY2 0 and without a holder,
-that only serves to be locked while a lease is examined.
+Hive locks the row for a whole pass instead, which on SQLite would block every other connection. MT_KEY2 is the end of
+the lease in epoch ms, MT_COMMENT its holder. Names have the prefix ``Compactor:``, so Hive's own rows, in which MT_KEY2
+is the time of the last pass, are never changed. Each name has a second row, with MT_KEY2 0 and no holder. It is locked
+while a lease is examined.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import AUX_TABLE
 
 PREFIX = "Compactor:"
-SCHEDULER = "CompactionScheduler"  #: held by everyone who enters requests, Hive and us
+SCHEDULER = "CompactionScheduler"  #: the row that Hive and Compactor lock to enter requests
 _ANCHOR = 0
 _AUX = AUX_TABLE.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A held mutex; ``until`` is epoch ms of the database's clock."""
+    """A mutex that somebody holds until ``until`` (epoch ms of the database's clock)."""
 
     name: str
     owner: str
@@ -50,34 +50,34 @@ class Mutexes:
         """Holds ``name`` for at most ``ttl_ms``; releases it at the end of the body.
 
         Raises:
-            LockNotGranted: somebody else holds it.
+            LockNotGranted: another owner holds it.
         """
         lease = self.take(name, owner, ttl_ms)
         try:
             yield lease
         finally:
-            self._let_go(lease)
+            self._release(lease)
 
     @retried
     def take(self, name: str, owner: str, ttl_ms: int) -> Lease:
         """Takes ``name`` for ``ttl_ms``.
 
         Raises:
-            LockNotGranted: somebody else holds it.
+            LockNotGranted: another owner holds it.
         """
         with self._database.write() as conn:
-            held = self._locked(conn, name)
+            lease = self._lock(conn, name)
             now = now_ms(conn)
-            if held is not None and held.MT_KEY2 > now:
+            if lease is not None and lease.MT_KEY2 > now:
                 raise LockNotGranted(
-                    f"mutex {name} is held by {held.MT_COMMENT} for at most {(held.MT_KEY2 - now) / 1000:.1f} s more"
+                    f"mutex {name} is held by {lease.MT_COMMENT} for at most {(lease.MT_KEY2 - now) / 1000:.1f} s more"
                 )
             conn.execute(delete(AUX_TABLE).where(_AUX.MT_KEY1 == PREFIX + name, _AUX.MT_KEY2 != _ANCHOR))
             conn.execute(insert(AUX_TABLE).values(MT_KEY1=PREFIX + name, MT_KEY2=now + ttl_ms, MT_COMMENT=owner))
             return Lease(name=name, owner=owner, until=now + ttl_ms)
 
-    def of_hive(self) -> dict[str, int]:
-        """Returns the names that Hive's own threads have held, with the epoch ms of their last pass where they record it."""
+    def hive_passes(self) -> dict[str, int]:
+        """Returns the mutexes of Hive's own threads, with the recorded time of their last pass (epoch ms)."""
         with self._database.read() as conn:
             rows = conn.execute(select(_AUX.MT_KEY1, _AUX.MT_KEY2)).all()
         return {row.MT_KEY1: row.MT_KEY2 for row in rows if ":" not in row.MT_KEY1 and row.MT_KEY1 != SCHEDULER}
@@ -97,8 +97,8 @@ class Mutexes:
             conn.execute(insert(AUX_TABLE).values(**row))
             return Lease(name=lease.name, owner=lease.owner, until=until)
 
-    def _locked(self, conn: Connection, name: str) -> Row[Any] | None:
-        """Returns the lease of ``name``, if there is one; its anchor is locked, so that no other looks at it meanwhile."""
+    def _lock(self, conn: Connection, name: str) -> Row[Any] | None:
+        """Returns the lease of ``name``, if any, and locks the anchor row, so that nobody else examines it meanwhile."""
         key = _AUX.MT_KEY1 == PREFIX + name
         anchor = self._dialect.for_update(select(AUX_TABLE).where(key, _AUX.MT_KEY2 == _ANCHOR))
         if conn.execute(anchor).first() is None:
@@ -107,7 +107,7 @@ class Mutexes:
         return conn.execute(select(AUX_TABLE).where(key, _AUX.MT_KEY2 != _ANCHOR)).first()
 
     @retried
-    def _let_go(self, lease: Lease) -> None:
+    def _release(self, lease: Lease) -> None:
         with self._database.write() as conn:
             own = (_AUX.MT_KEY1 == PREFIX + lease.name, _AUX.MT_COMMENT == lease.owner)
             conn.execute(delete(AUX_TABLE).where(*own))
@@ -117,11 +117,11 @@ def _exactly(lease: Lease) -> tuple[ColumnElement[bool], ...]:
     return (_AUX.MT_KEY1 == PREFIX + lease.name, _AUX.MT_KEY2 == lease.until, _AUX.MT_COMMENT == lease.owner)
 
 
-def schedule_alone(conn: Connection, dialect: Dialect) -> None:
-    """Keeps all others from entering requests until this transaction ends.
+def lock_scheduler(conn: Connection, dialect: Dialect) -> None:
+    """Keeps everybody else from entering requests until this transaction ends.
 
-    Hive's ``CompactFunction`` looks for a request of the same entity while it holds the row ``CompactionScheduler``,
-    and draws its id only then: the lock on the id's counter alone does not keep Hive away.
+    Hive's ``CompactFunction`` locks the row ``CompactionScheduler``, looks for a request of the same entity, and draws
+    its id only then. So a lock on the counter of ids would not keep Hive away.
     """
     row = dialect.for_update(select(_AUX.MT_KEY2).where(_AUX.MT_KEY1 == SCHEDULER))
     if conn.execute(row).first() is None:

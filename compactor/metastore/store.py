@@ -1,4 +1,4 @@
-"""One metastore by its name: the stores that share its database."""
+"""One metastore: the stores that share its database."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from compactor.metastore.transactions.write_id_rows import WriteIds
 
 
 class Metastore:
-    """A metastore. It opens nothing by itself; ``open_metastore`` has checked its schema."""
+    """A metastore. Use ``open_metastore``, which also checks its schema."""
 
     def __init__(
         self, name: str, database: Database, schema_version: str = SCHEMA_VERSION, limits: TxnLimits | None = None
@@ -60,7 +60,7 @@ class Metastore:
         self.embedded_catalog = EmbeddedCatalog(database, dialect)
         self.notifications = Notifications(dialect)
         self.transactions = Transactions(
-            database, dialect, self._limits(limits or TxnLimits()), notifications=self.notifications
+            database, dialect, self._complete_limits(limits or TxnLimits()), notifications=self.notifications
         )
         self.write_ids = WriteIds(database, dialect, self.notifications)
         self.stream_batches = StreamBatches(database)
@@ -83,10 +83,10 @@ class Metastore:
         self.marks = StoredMarks(database, dialect)
         self.claim_token = ClaimToken(database)
 
-    def _limits(self, given: TxnLimits) -> TxnLimits:
-        if given.min_history_write_id is None:
-            return replace(given, min_history_write_id=self.schema_version in BY_WRITE_IDS)
-        return given
+    def _complete_limits(self, limits: TxnLimits) -> TxnLimits:
+        if limits.min_history_write_id is None:
+            return replace(limits, min_history_write_id=self.schema_version in BY_WRITE_IDS)
+        return limits
 
     def now_ms(self) -> int:
         """Returns the time of the database's clock, in epoch milliseconds."""
@@ -107,8 +107,8 @@ def open_metastore(
 
     Raises:
         BadSetting: the URL is malformed.
-        NotSupported: a database or schema version that this release does not know.
-        DatabaseUnavailable: it cannot be reached, or there is no metastore in it.
+        NotSupported: this release does not know the kind of database or the schema version.
+        DatabaseUnavailable: the database cannot be reached, or it holds no metastore.
     """
     database = open_database(url, read_only=read_only, retryable=retryable)
     try:
@@ -122,7 +122,7 @@ def _metastore(name: str, database: Database, limits: TxnLimits | None) -> Metas
     version = create.version(database)
     if version is None:
         raise DatabaseUnavailable(
-            f"database {database.url} holds no metastore (it has no table VERSION); make one with "
+            f"database {database.url} holds no metastore (it has no table VERSION); create one with "
             "`compactor metastore init`, or check the URL"
         )
     return Metastore(name, database, version, limits)

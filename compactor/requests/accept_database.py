@@ -160,8 +160,8 @@ def agree(site: Site, by: str) -> BothSides:
     above = memory.largest_number()
     path = memory.add_agreement(above, uuid.uuid4().hex, {"by": by, "at": sides.database.now_ms, **sides.to_json()})
     restore_claim_token(site)
-    claims = site.metastore.claim_token.get_or_make()
-    token, now = site.metastore.marks.begin_again(site.name, uuid.uuid4().hex, above=above)
+    claims = site.metastore.claim_token.get_or_create()
+    token, now = site.metastore.marks.replace_tokens(site.name, uuid.uuid4().hex, above=above)
     memory.add(to_remember(None, token, now.marks, claims))
     look_again(site)
     log.warning(

@@ -199,7 +199,7 @@ def _overlapping(site: Site, table: Table, entities: Sequence[Entity]) -> dict[E
 
 
 def _enqueue(site: Site, requests: Sequence[Request]) -> list[Enqueued]:
-    site.metastore.claim_token.get_or_make()  # so that a backup from before the first compaction has it
+    site.metastore.claim_token.get_or_create()  # so that a backup from before the first compaction has it
     answers = site.metastore.requests.request_all(requests)
     return [
         Enqueued(entity=request.entity, refused=f"{request.entity}: {answer}")

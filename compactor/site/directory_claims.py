@@ -144,7 +144,7 @@ class DirectoryClaims:
             StorageError: the claim cannot be written.
         """
         if self._own is None:
-            self._own = self._token.get_or_make()
+            self._own = self._token.get_or_create()
         own = DirectoryClaim(token=self._own, table_id=table.id)
         if own.name in listing.claims:
             return

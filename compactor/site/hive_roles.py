@@ -45,7 +45,7 @@ def hive_roles(site: Site) -> HiveRoles:
 
     Our own mutexes have a prefix and do not count.
     """
-    mutexes = site.metastore.mutexes.of_hive()
+    mutexes = site.metastore.mutexes.hive_passes()
     cycle = mutexes.get("Initiator") or None
     interval = site.settings.milliseconds("hive.compactor.check.interval")
     recent = cycle is not None and site.metastore.now_ms() - cycle < _RECENT * interval

@@ -216,7 +216,7 @@ def _remember(site: Site, memory: MarkFiles, last: Remembered | None) -> Remembe
 
     This also creates the token of claims, so that a backup from before the first compaction has it (PROTOCOL 11.13).
     """
-    claims = site.metastore.claim_token.get_or_make()
+    claims = site.metastore.claim_token.get_or_create()
     token, now = site.metastore.marks.mark(
         site.name,
         uuid.uuid4().hex,

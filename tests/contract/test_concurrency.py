@@ -13,7 +13,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.metastore.mutex import schedule_alone
+from compactor.metastore.mutex import lock_scheduler
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID
 from compactor.metastore.store import Metastore
 from tests.support.patience import PATIENCE
@@ -78,7 +78,7 @@ def test_a_request_waits_while_hive_makes_up_its_mind(metastore: Metastore) -> N
 
         thread = threading.Thread(target=ask)
         with metastore.database.write() as conn:
-            schedule_alone(conn, metastore.dialect)
+            lock_scheduler(conn, metastore.dialect)
             assert conn.execute(select(COMPACTION_QUEUE.c.CQ_ID)).all() == []
             thread.start()
             thread.join(0.3)

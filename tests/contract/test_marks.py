@@ -118,8 +118,8 @@ def test_an_agreement_leaves_one_token_above_all_numbers(metastore: Metastore) -
     """PROTOCOL 11.2."""
     metastore.marks.mark("m", "a", seen=0)
     metastore.marks.mark("other", "b", seen=0)
-    assert metastore.marks.begin_again("m", "c", above=7)[0].number == 7 + AFTER_AGREEMENT
-    token, _ = metastore.marks.begin_again("m", "d", above=0)
+    assert metastore.marks.replace_tokens("m", "c", above=7)[0].number == 7 + AFTER_AGREEMENT
+    token, _ = metastore.marks.replace_tokens("m", "d", above=0)
     assert token.number == 7 + 2 * AFTER_AGREEMENT
     assert metastore.marks.tokens("m") == (token,)
     assert [one.text for one in metastore.marks.tokens("other")] == ["b"]
@@ -135,4 +135,4 @@ def test_any_name_of_a_metastore_has_its_own_tokens(metastore: Metastore, name: 
 
 def test_hives_own_mutexes_are_told_from_tokens(metastore: Metastore) -> None:
     metastore.marks.mark("m", "abc", seen=0)
-    assert metastore.mutexes.of_hive() == {}
+    assert metastore.mutexes.hive_passes() == {}

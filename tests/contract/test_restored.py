@@ -78,7 +78,7 @@ def sampled(cases: Sequence[tuple[str, Step, str]], *, one_in: int) -> list[Any]
 @pytest.fixture
 def site(metastore: Metastore, state: OwnState) -> Site:
     bare = Site.here("default", metastore, state, LocalStorage(), Settings.of())
-    metastore.claim_token.get_or_make()  # as an earlier compaction of any table has made it
+    metastore.claim_token.get_or_create()  # as an earlier compaction of any table has made it
     return with_settings(
         bare,
         hive_txn_opentxn_timeout="1ms",

@@ -32,7 +32,7 @@ def restored(site: Site, warehouse: Path, tmp_path: Path) -> tuple[Table, list[t
     table, backup = make_table(site, warehouse), Backup(tmp_path / "metastore.db")
     insert(site, table, [1, 2])
     insert(site, table, [3])
-    site.metastore.claim_token.get_or_make()  # as an earlier compaction of any table has made it
+    site.metastore.claim_token.get_or_create()  # as an earlier compaction of any table has made it
     backup.take()
     compact(site)
     clean_all(site)

@@ -26,7 +26,7 @@ from compactor.metastore.catalog.all_locations import Grounds
 from compactor.metastore.catalog.locations import same_place
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.claim_token import ClaimToken
-from compactor.metastore.mutex import schedule_alone
+from compactor.metastore.mutex import lock_scheduler
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.hive2 import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID, NEXT_TXN_ID, TXNS
 
@@ -89,7 +89,7 @@ class Hive2:
             Refused: a worker compacts it already, or it waits for a minor compaction.
         """
         with self._database.write() as conn:
-            schedule_alone(conn, self._dialect)
+            lock_scheduler(conn, self._dialect)
             number = self._draw(conn)
             rows = conn.execute(self._dialect.for_update(select(COMPACTION_QUEUE).where(*_of(entity)))).all()
             for row in rows:

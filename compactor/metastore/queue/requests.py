@@ -20,7 +20,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.retry import retried
-from compactor.metastore.mutex import schedule_alone
+from compactor.metastore.mutex import lock_scheduler
 from compactor.metastore.queue import properties_text
 from compactor.metastore.queue.queue_rows import CQ
 from compactor.metastore.queue.queue_table import QueueTable
@@ -64,7 +64,7 @@ class Requests:
             properties_text.encode(request.properties) if request.properties else None for request in requests
         ]
         with self._table.changing() as conn:
-            schedule_alone(conn, self._table.dialect)
+            lock_scheduler(conn, self._table.dialect)
             # Before anything else is read: the lock on the counter's row keeps two requesters of ours apart on every
             # database.
             counter = select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT)
