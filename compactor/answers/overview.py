@@ -61,7 +61,7 @@ def table_rows(site: Site, seen: Sequence[Seen]) -> list[dict[str, object]]:
     entities = [one.entity for one in seen]
     queued = site.metastore.compaction_lists.of_entities(entities)
     tables = {(entity.database, entity.table) for entity in entities}
-    ended = site.metastore.ended.of(tables, {entity.partition for entity in entities})
+    ended = site.metastore.ended.for_tables(tables, {entity.partition for entity in entities})
     paused_now = paused_tables(site)
     return [
         _table(

@@ -29,7 +29,7 @@ class Past:
         new = [table for table in tables if table not in self._ended]
         if not new:
             return
-        by_table = self._site.metastore.ended.of(new, self._partitions)
+        by_table = self._site.metastore.ended.for_tables(new, self._partitions)
         self._ended.update(by_table)
         troubled = [table for table in new if any(ended.others for ended in by_table[table].values())]
         if troubled:

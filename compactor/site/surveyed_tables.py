@@ -121,8 +121,8 @@ class SurveyedTables:
     def _read_tables(self, page: Sequence[TableName]) -> None:
         metastore = self._site.metastore
         new = {name: (name[0].lower(), name[1].lower()) for name in page if name not in self._tables}
-        tables = metastore.catalog.named(set(new.values()))
-        write_ids = metastore.write_ids.valid_of(list(tables), self._txns)
+        tables = metastore.catalog.existing(set(new.values()))
+        write_ids = metastore.write_ids.valid_by_table(list(tables), self._txns)
         for name, lower in new.items():
             self._keep(name, tables.get(lower), write_ids.get(lower))
 
@@ -134,7 +134,7 @@ class SurveyedTables:
                 unknown = {partition for partition in partitions if partition and partition not in surveyed.partitions}
                 unknown_names[surveyed.table.id] |= unknown
                 new.append((surveyed, unknown))
-        places = self._site.metastore.partition_places.of(
+        places = self._site.metastore.partition_places.for_partitions(
             {table: names for table, names in unknown_names.items() if names}
         )
         for surveyed, unknown in new:

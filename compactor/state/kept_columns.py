@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
 from compactor.database.engine import Database
+from compactor.database.parts import parts
 from compactor.database.retry import retried
 from compactor.state.state_tables import ENTRIES, lock_state
 
@@ -68,17 +68,11 @@ class KeptColumns:
 
     def _get(self, conn: Connection, ids: Collection[int]) -> dict[int, dict[str, Any]]:
         kept: dict[int, dict[str, Any]] = {}
-        for batch in _chunks(ids):
+        for batch in parts(list(ids), _AT_ONCE):
             query = select(_E.ENTRY_ID, _E.KEPT).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(batch))
             kept |= {row.ENTRY_ID: json.loads(row.KEPT) for row in conn.execute(query)}
         return kept
 
     def _forget(self, conn: Connection, ids: Collection[int]) -> None:
-        for batch in _chunks(ids):
+        for batch in parts(list(ids), _AT_ONCE):
             conn.execute(delete(ENTRIES).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(batch)))
-
-
-def _chunks(ids: Collection[int]) -> Iterator[Sequence[int]]:
-    rest = iter(ids)
-    while batch := list(islice(rest, _AT_ONCE)):
-        yield batch

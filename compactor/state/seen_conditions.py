@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -31,6 +30,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.parts import parts
 from compactor.database.retry import retried
 from compactor.state.state_tables import CONDITIONS, lock_state
 
@@ -145,7 +145,7 @@ class Conditions:
         gone_keys = [entity_key(entity) for entity in gone]
         with self._database.write() as conn:
             lock_state(conn)
-            for keys in _chunks([*rows, *gone_keys]):
+            for keys in parts([*rows, *gone_keys], _AT_ONCE):
                 kept = self._known(conn, metastore, [key for key in keys if key in rows and not rows[key].condition])
                 conn.execute(delete(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(keys)))
                 values = [
@@ -293,7 +293,7 @@ class Conditions:
 
     def _known(self, conn: Connection, metastore: str, keys: Sequence[str]) -> dict[str, Seen]:
         rows: dict[str, Seen] = {}
-        for batch in _chunks(keys):
+        for batch in parts(keys, _AT_ONCE):
             query = select(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(batch))
             rows |= {row["ENTITY_KEY"]: _seen(row) for row in conn.execute(query).mappings()}
         return rows
@@ -363,9 +363,3 @@ def _seen(row: RowMapping) -> Seen:
         at=row["SEEN_AT"],
         basis=None if row["DIGEST"] is None else Basis(row["DIGEST"], row["OPEN_DIGEST"], TxnId(row["NEWEST_TXN_ID"])),
     )
-
-
-def _chunks(keys: Sequence[str]) -> Iterator[list[str]]:
-    rest = iter(keys)
-    while batch := list(islice(rest, _AT_ONCE)):
-        yield batch

@@ -67,7 +67,7 @@ def test_what_has_ended_is_told_by_entity(site: Site, tmp_path: Path) -> None:
     clean_all(site)
     lost = site.metastore.requests.did_not_initiate(large, "by a test")
     name = ("default", "t")
-    found = site.metastore.ended.of([name, ("default", "none")])
+    found = site.metastore.ended.for_tables([name, ("default", "none")])
     assert found["default", "none"] == {}
     (done,) = site.metastore.entries.history(small)
     assert found[name][small.partition] == (done.id, done.end, done.end, 0)

@@ -188,7 +188,7 @@ def test_zero_wait_reads_leave_no_row(metastore: Metastore, txns: list[TxnId]) -
 @pytest.mark.usefixtures("hive4")
 def test_a_second_create_table_as_does_not_wait(metastore: Metastore, txns: list[TxnId]) -> None:
     metastore.locks.acquire(txns[0], [ask(X)], "u", "h", exclusive_ctas=True)
-    with pytest.raises(LockNotGranted, match="being made by somebody else"):
+    with pytest.raises(LockNotGranted, match="somebody else is creating the table"):
         metastore.locks.acquire(txns[1], [ask(X)], "u", "h", exclusive_ctas=True)
 
 

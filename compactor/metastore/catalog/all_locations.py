@@ -1,7 +1,7 @@
-"""Where tables and partitions lie, in every catalog, read without all the rest: to find those that overlap.
+"""Locations of all tables and partitions in every catalog, to find those that overlap.
 
-Hive has no index on locations, so each statement reads SDS once, and returns few rows: of the partitions only those that do
-not lie where their table and their name say.
+Hive has no index on locations, so each statement reads SDS once. It returns few rows: partitions at their default location,
+``<location of the table>/<PART_NAME>``, are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AT_ONCE = 500  #: tables in one statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableGround:
-    """A table's location. ``name`` has its catalog where that is not Hive's own."""
+    """A table's location; ``name`` includes the catalog unless it is Hive's own."""
 
     id: int
     name: str
@@ -75,33 +75,34 @@ class Grounds:
         ]
 
     def name_of(self, table: int) -> str | None:
-        """Returns the name of the table with this TBL_ID, in whichever catalog; None if there is none."""
+        """Returns the name of the table with this TBL_ID in any catalog; None if it does not exist."""
         query = select(TBLS.c.TBL_NAME, DBS.c.NAME, DBS.c.CTLG_NAME).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
         with self._database.read() as conn:
             row = conn.execute(query.where(TBLS.c.TBL_ID == table)).first()
         return None if row is None else _name(row.CTLG_NAME, row.NAME, row.TBL_NAME)
 
     def partitions_elsewhere(self, spellings: Collection[str]) -> Iterator[PartitionGround]:
-        """Yields the partitions that do not lie below their table under their own name: of transactional tables all of them,
-        of others those with one of ``spellings`` in their location.
+        """Yields the partitions that are not at their default location.
+
+        Of tables without transactions it yields only those with one of ``spellings`` in their location.
         """
         with self._database.read() as conn:
             keys = conn.execute(select(TABLE_PARAMS.c.PARAM_KEY).where(_is_transactional_key()).distinct()).scalars()
             marked = select(TABLE_PARAMS.c.TBL_ID).where(TABLE_PARAMS.c.PARAM_KEY.in_(keys.all()))
-        usual = _OF_TABLE.c.LOCATION + "/" + PARTITIONS.c.PART_NAME
+        default = _OF_TABLE.c.LOCATION + "/" + PARTITIONS.c.PART_NAME
         query = _partitions().join(TBLS, TBLS.c.TBL_ID == PARTITIONS.c.TBL_ID)
         query = query.join(_OF_TABLE, _OF_TABLE.c.SD_ID == TBLS.c.SD_ID)
-        return self._rows(query.where(SDS.c.LOCATION != usual, or_(TBLS.c.TBL_ID.in_(marked), _is_spelt(spellings))))
+        return self._rows(
+            query.where(SDS.c.LOCATION != default, or_(TBLS.c.TBL_ID.in_(marked), _has_spelling(spellings)))
+        )
 
     def partitions_of(
         self, tables: Collection[int], spellings: Collection[str] | None = None
     ) -> Iterator[PartitionGround]:
-        """Yields all partitions of these tables, by their TBL_ID; with ``spellings``, those with one of them in their
-        location.
-        """
-        where = everything() if spellings is None else _is_spelt(spellings)
-        for some in parts(sorted(tables), _AT_ONCE):
-            yield from self._rows(_partitions().where(PARTITIONS.c.TBL_ID.in_(some), where))
+        """Yields the partitions of these tables (TBL_IDs); with ``spellings``, only if their location has one of them."""
+        where = everything() if spellings is None else _has_spelling(spellings)
+        for batch in parts(sorted(tables), _AT_ONCE):
+            yield from self._rows(_partitions().where(PARTITIONS.c.TBL_ID.in_(batch), where))
 
     def partitions(self) -> Iterator[PartitionGround]:
         """Yields every partition."""
@@ -123,8 +124,8 @@ def _partitions() -> Select[Any]:
     return select(*columns).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
 
 
-def _is_spelt(spellings: Collection[str]) -> ColumnElement[bool]:
-    return or_(nothing(), *(SDS.c.LOCATION.contains(f"{one}/", autoescape=True) for one in spellings))
+def _has_spelling(spellings: Collection[str]) -> ColumnElement[bool]:
+    return or_(nothing(), *(SDS.c.LOCATION.contains(f"{spelling}/", autoescape=True) for spelling in spellings))
 
 
 def _is_transactional_key() -> ColumnElement[bool]:

@@ -1,4 +1,4 @@
-"""Creation, renaming and dropping of databases, tables and partitions in an embedded metastore, one without a Hive."""
+"""Creates, renames and drops databases, tables and partitions in a metastore without Hive."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table in ORC to be created; parameters as given (``transactional=true`` and so on)."""
+    """A table in ORC to create, with its parameters (``transactional=true`` and so on)."""
 
     database: str
     name: str
@@ -80,7 +80,7 @@ class EmbeddedCatalog:
         """Creates a database.
 
         Raises:
-            Refused: there is one of this name.
+            Refused: the database exists already.
         """
         name = name.lower()
         with self._database.write() as conn:
@@ -102,20 +102,21 @@ class EmbeddedCatalog:
         """Creates a table and returns it.
 
         Raises:
-            NotFound: there is no such database.
-            Refused: there is a table of this name.
+            NotFound: the database does not exist.
+            Refused: the table exists already.
         """
         with self._database.write() as conn:
             self._insert_table(conn, new, draw(conn, self._dialect, "MTable"))
         return self._catalog.table(new.database, new.name)
 
     @retried
-    def creating(self, new: NewTable) -> tuple[Table, InTransaction]:
-        """Draws the id of a table now, and returns the table as it will be, with what creates it within a database
-        transaction, which raises as ``create_table`` does.
+    def prepare_table(self, new: NewTable) -> tuple[Table, InTransaction]:
+        """Draws the id of a new table; returns the future table, and a function that creates it in a transaction.
+
+        The function raises as ``create_table`` does.
 
         Raises:
-            NotFound: there is no such database.
+            NotFound: the database does not exist.
         """
         with self._database.write() as conn:
             db_id = database_id(conn, new.database.lower())
@@ -132,13 +133,13 @@ class EmbeddedCatalog:
     ) -> Partition:
         """Creates a partition with these plain values, by default below the table's location, and returns it.
 
-        ``name`` is PART_NAME if the partition comes from elsewhere and has to keep its name.
+        ``name`` sets PART_NAME of a partition that must keep the name it has elsewhere.
 
         Raises:
-            Refused: the number of values is not that of the keys, or the partition exists.
+            Refused: the numbers of values and keys differ, or the partition exists.
         """
-        given = self._new_name(table, values)
-        stored = name or given
+        new_name = self._name_partition(table, values)
+        stored = name or new_name
         with self._database.write() as conn:
             if partitions_of(conn, table, PARTITIONS.c.PART_NAME == stored):
                 raise Refused(f"partition {stored!r} of {table} exists already")
@@ -149,15 +150,15 @@ class EmbeddedCatalog:
 
     @retried
     def drop_partitions(self, table: Table, names: Collection[str]) -> None:
-        """Drops partitions and their dependent rows, all at once; their files stay.
+        """Drops partitions and their dependent rows in one transaction; their files stay.
 
         Raises:
-            NotFound: the table has none of one of these names.
+            NotFound: the table lacks one of these partitions.
         """
-        found = [self._catalog.partition(table, name) for name in names]
+        partitions = [self._catalog.partition(table, name) for name in names]
         with self._database.write() as conn:
-            _delete_partitions(conn, [part.id for part in found])
-            for part in found:
+            _delete_partitions(conn, [part.id for part in partitions])
+            for part in partitions:
                 self._dependents.forget(conn, table.database, table.name, part.name)
 
     def drop_partition(self, table: Table, part_name: str) -> None:
@@ -169,10 +170,10 @@ class EmbeddedCatalog:
         """Gives a partition and its dependent rows other values (Hive's ``OnRenameFunction``); its location stays.
 
         Raises:
-            NotFound: the table has none of this name.
-            Refused: the number of values is not that of the keys, or such a partition exists.
+            NotFound: the table has no such partition.
+            Refused: the numbers of values and keys differ, or such a partition exists.
         """
-        part, stored = self._catalog.partition(table, part_name), self._new_name(table, values)
+        part, stored = self._catalog.partition(table, part_name), self._name_partition(table, values)
         with self._database.write() as conn:
             if partitions_of(conn, table, PARTITIONS.c.PART_NAME == stored):
                 raise Refused(f"partition {stored!r} of {table} exists already")
@@ -207,7 +208,7 @@ class EmbeddedCatalog:
         """Sets a database property, or removes it with None.
 
         Raises:
-            NotFound: there is no such database.
+            NotFound: the database does not exist.
         """
         with self._database.write() as conn:
             db_id = database_id(conn, database.lower())
@@ -245,32 +246,32 @@ class EmbeddedCatalog:
     def drop_table(self, table: Table) -> None:
         """Drops a table, its partitions and its dependent rows (Hive's ``AcidEventListener``); files stay."""
         with self._database.write() as conn:
-            # nobody adds a property or a partition meanwhile
+            # The lock keeps others from adding a property or a partition.
             conn.execute(self._dialect.for_update(select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == table.id))).all()
             ids = conn.execute(select(PARTITIONS.c.PART_ID).where(PARTITIONS.c.TBL_ID == table.id)).scalars().all()
             _delete_partitions(conn, ids)
             storage = select(TBLS.c.SD_ID, SDS.c.CD_ID, SDS.c.SERDE_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
-            found = conn.execute(storage.where(TBLS.c.TBL_ID == table.id)).first()
+            storage_row = conn.execute(storage.where(TBLS.c.TBL_ID == table.id)).first()
             for child in (TABLE_PARAMS, PARTITION_KEYS, TBLS):
                 conn.execute(delete(child).where(child.c.TBL_ID == table.id))
-            if found is not None:
-                _delete_storage(conn, [found.SD_ID], [found.SERDE_ID])
-                conn.execute(delete(COLUMNS_V2).where(COLUMNS_V2.c.CD_ID == found.CD_ID))
-                conn.execute(delete(CDS).where(CDS.c.CD_ID == found.CD_ID))
+            if storage_row is not None:
+                _delete_storage(conn, [storage_row.SD_ID], [storage_row.SERDE_ID])
+                conn.execute(delete(COLUMNS_V2).where(COLUMNS_V2.c.CD_ID == storage_row.CD_ID))
+                conn.execute(delete(CDS).where(CDS.c.CD_ID == storage_row.CD_ID))
             self._dependents.forget(conn, table.database, table.name)
 
     @retried
     def rename_table(
         self, table: Table, name: str, database: str | None = None, *, location: str | None = None
     ) -> Table:
-        """Gives a table and its dependent rows another name, or another database too; returns the renamed table.
+        """Gives a table and its dependent rows another name, and maybe another database; returns the renamed table.
 
-        Its location stays, unless its directory was moved to ``location`` (Hive moves that of a managed table);
-        partitions below the old location move with it.
+        The location stays, unless its directory was moved to ``location``, as Hive does for a managed table. Partitions
+        below the old location move with it.
 
         Raises:
-            NotFound: there is no such database.
-            Refused: there is a table of this name.
+            NotFound: the database does not exist.
+            Refused: the table exists already.
         """
         to_database, to_name = (database or table.database).lower(), name.lower()
         with self._database.write() as conn:
@@ -291,17 +292,17 @@ class EmbeddedCatalog:
         """Drops a database without tables and its dependent rows; its directory stays.
 
         Raises:
-            NotFound: there is no such database.
-            Refused: there are tables in it; drop them first.
+            NotFound: the database does not exist.
+            Refused: the database has tables.
         """
         database = name.lower()
         with self._database.write() as conn:
             db_id = database_id(conn, database)
             if db_id is None:
                 raise NotFound(f"database {database} is not in the metastore")
-            left = conn.execute(select(TBLS.c.TBL_NAME).where(TBLS.c.DB_ID == db_id).order_by(TBLS.c.TBL_NAME)).first()
-            if left is not None:
-                raise Refused(f"database {database} has tables, such as {left.TBL_NAME}; drop them first")
+            table = conn.execute(select(TBLS.c.TBL_NAME).where(TBLS.c.DB_ID == db_id).order_by(TBLS.c.TBL_NAME)).first()
+            if table is not None:
+                raise Refused(f"database {database} has tables, such as {table.TBL_NAME}; drop them first")
             for child in (DATABASE_PARAMS, DBS):
                 conn.execute(delete(child).where(child.c.DB_ID == db_id))
             self._dependents.forget_database(conn, database)
@@ -337,9 +338,9 @@ class EmbeddedCatalog:
         _insert_all(conn, PARTITION_KEYS, keys)
 
     @staticmethod
-    def _new_name(table: Table, values: Sequence[str]) -> str:
+    def _name_partition(table: Table, values: Sequence[str]) -> str:
         if len(values) != len(table.partition_keys):
-            raise Refused(f"table {table} has {len(table.partition_keys)} partition keys, {len(values)} values came")
+            raise Refused(f"table {table} has {len(table.partition_keys)} partition keys, found {len(values)} values")
         return partition_names.part_name([key.name for key in table.partition_keys], values)
 
     def _insert_columns(self, conn: Connection, columns: Sequence[Column]) -> int:
@@ -387,7 +388,7 @@ def _no_database(name: str) -> NotFound:
 
 
 def _as_table(new: NewTable, table_id: int, of_database: Mapping[str, str]) -> Table:
-    """Returns a new table as ``Catalog.table`` will."""
+    """Returns a new table in the form of ``Catalog.table``."""
     return Table(
         id=table_id,
         database=new.database.lower(),
@@ -427,7 +428,7 @@ def _set_parameter(conn: Connection, table: SqlTable, key: str, owner: int, name
 
 
 def _move(conn: Connection, table: Table, location: str) -> None:
-    """Moves the location of the table, and of those of its partitions that were below it."""
+    """Moves the location of the table, and of its partitions below that location."""
     of_table = select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == table.id).scalar_subquery()
     conn.execute(update(SDS).where(SDS.c.SD_ID == of_table).values(LOCATION=location))
     old, new = table.location.rstrip("/") + "/", location.rstrip("/") + "/"
@@ -441,11 +442,11 @@ def _move(conn: Connection, table: Table, location: str) -> None:
 def _delete_partitions(conn: Connection, ids: Sequence[int]) -> None:
     for part_id in ids:
         storage = select(PARTITIONS.c.SD_ID, SDS.c.SERDE_ID).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
-        found = conn.execute(storage.where(PARTITIONS.c.PART_ID == part_id)).first()
+        storage_row = conn.execute(storage.where(PARTITIONS.c.PART_ID == part_id)).first()
         for child in (PARTITION_PARAMS, PARTITION_KEY_VALS, PARTITIONS):
             conn.execute(delete(child).where(child.c.PART_ID == part_id))
-        if found is not None:
-            _delete_storage(conn, [found.SD_ID], [found.SERDE_ID])
+        if storage_row is not None:
+            _delete_storage(conn, [storage_row.SD_ID], [storage_row.SERDE_ID])
 
 
 def _delete_storage(conn: Connection, storages: Sequence[int], serdes: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Locations in the catalog, checked again just before an output is named or something is removed."""
+"""Locations in the catalog, checked again just before an output gets its name or a file is removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compactor.compaction.entry import Entity
 from compactor.database.prepared import send
 from compactor.metastore.schema.tables import CATALOG, DBS, PARTITIONS, SDS, TBLS
 
-# Built once, since every compaction uses them.
+# Built once, because every compaction uses them.
 _OF_TABLE = (
     select(TBLS.c.TBL_ID, SDS.c.LOCATION)
     .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
@@ -42,46 +42,48 @@ _PLACES_OF_PARTITIONS = (
 
 
 def place_of(conn: Connection, entity: Entity) -> tuple[int, int | None, str] | None:
-    """Returns TBL_ID, PART_ID and the location, as it is stored, of a partition or table; None if it is not there."""
+    """Returns TBL_ID, PART_ID and stored location of a partition or table; None if it does not exist."""
     names = {"of_catalog": CATALOG, "of_database": entity.database, "of_table": entity.table}
     if entity.partition is None:
-        found = send(conn, _TABLE, names).mappings()
+        rows = send(conn, _TABLE, names).mappings()
     else:
-        found = send(conn, _PARTITION, {**names, "of_partition": entity.partition}).mappings()
-    return (found[0]["TBL_ID"], found[0].get("PART_ID"), found[0]["LOCATION"] or "") if found else None
+        rows = send(conn, _PARTITION, {**names, "of_partition": entity.partition}).mappings()
+    return (rows[0]["TBL_ID"], rows[0].get("PART_ID"), rows[0]["LOCATION"] or "") if rows else None
 
 
 def places_by_id(
     conn: Connection, tables: Collection[int], partitions: Collection[int]
 ) -> dict[tuple[int, int | None], tuple[Entity, str]]:
-    """Returns the names and the location, as it is stored, of the tables and partitions with these ids that exist, by TBL_ID
-    and PART_ID (None: the table itself)."""
-    found: dict[tuple[int, int | None], tuple[Entity, str]] = {}
+    """Returns names and stored location of the existing tables and partitions with these ids.
+
+    The keys are TBL_ID and PART_ID, which is None for the table itself.
+    """
+    places: dict[tuple[int, int | None], tuple[Entity, str]] = {}
     if tables:
         for table in conn.execute(_PLACES_OF_TABLES.where(in_catalog(), TBLS.c.TBL_ID.in_(tables))):
-            found[table.TBL_ID, None] = (Entity(database=table.NAME, table=table.TBL_NAME), table.LOCATION or "")
+            places[table.TBL_ID, None] = (Entity(database=table.NAME, table=table.TBL_NAME), table.LOCATION or "")
     if partitions:
         for row in conn.execute(_PLACES_OF_PARTITIONS.where(in_catalog(), PARTITIONS.c.PART_ID.in_(partitions))):
             entity = Entity(database=row.NAME, table=row.TBL_NAME, partition=row.PART_NAME)
-            found[row.TBL_ID, row.PART_ID] = (entity, row.LOCATION or "")
-    return found
+            places[row.TBL_ID, row.PART_ID] = (entity, row.LOCATION or "")
+    return places
 
 
-def same_place(
+def must_be_same_place(
     conn: Connection, entry_id: int, entity: Entity, *, table_id: int, partition_id: int | None, location: str
 ) -> None:
-    """Checks that table and partition are those that were read, at the same location (they may be re-created meanwhile).
+    """Checks that table and partition are still the ones that were read, at the same location.
 
     Raises:
-        LostClaim: they are not.
+        LostClaim: somebody has dropped, re-created or moved them.
     """
-    seen = place_of(conn, entity)
-    if seen is None:
+    current = place_of(conn, entity)
+    if current is None:
         raise LostClaim(f"compaction {entry_id}: {entity} is no longer in the metastore")
-    if seen != (table_id, partition_id, location):
+    if current != (table_id, partition_id, location):
         raise LostClaim(
-            f"compaction {entry_id}: {entity} was re-created or moved meanwhile; it is table {seen[0]}, partition "
-            f"{seen[1]} at {seen[2]}, what was read is table {table_id}, partition {partition_id} at {location}"
+            f"compaction {entry_id}: {entity} was re-created or moved meanwhile; it is table {current[0]}, partition "
+            f"{current[1]} at {current[2]}, what was read is table {table_id}, partition {partition_id} at {location}"
         )
 
 

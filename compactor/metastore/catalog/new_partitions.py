@@ -1,4 +1,4 @@
-"""Partitions that come into the catalog, with the rows that a metastore of Hive gives them.
+"""New partitions in the catalog, with the rows that Hive's metastore gives them.
 
 A partition has a storage descriptor and a serde of its own, copied from the table's, and shares the table's columns
 (``ObjectStore.convertToMPart``).
@@ -39,7 +39,7 @@ from compactor.metastore.transactions.commit_rows import InTransaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPartition:
-    """A partition to be added. ``location`` is as the metastore is to store it."""
+    """A partition to add; the metastore stores ``location`` as it is."""
 
     table: Table
     name: str  #: PART_NAME
@@ -67,21 +67,22 @@ class NewPartitions:
         self._database, self._dialect = database, dialect
 
     def adding(self, partitions: Sequence[NewPartition]) -> InTransaction:
-        """Draws the ids of ``partitions`` now, so that nobody waits for their counters later, and returns what adds them
-        within a database transaction. One that somebody else has added meanwhile, in the same place, stays as it is.
+        """Draws the ids of ``partitions`` now; returns a function that adds them within a database transaction.
 
-        It raises Refused if somebody has added one in another place, and NotFound if the table is gone.
+        Nobody has to wait for the counters of ids until that commits. A partition that somebody else has added in the
+        same place meanwhile stays as it is. The function raises Refused if it was added in another place, and NotFound
+        if the table is gone.
         """
-        ids = self._drawn(len(partitions))
+        ids = self._draw_ids(len(partitions))
 
         def add(conn: Connection) -> None:
-            for new, of_new in sorted(zip(partitions, ids, strict=True), key=lambda one: one[0].name):
+            for new, of_new in sorted(zip(partitions, ids, strict=True), key=lambda pair: pair[0].name):
                 self._add_or_find(conn, new, of_new)
 
         return add
 
     @retried
-    def _drawn(self, count: int) -> list[PartitionIds]:
+    def _draw_ids(self, count: int) -> list[PartitionIds]:
         with self._database.write() as conn:
             return draw_ids(conn, self._dialect, count)
 
@@ -91,7 +92,7 @@ class NewPartitions:
         try:
             with conn.begin_nested():
                 insert_partition(conn, self._dialect, new, ids)
-        except IntegrityError:  # somebody added it, and has committed just now
+        except IntegrityError:  # somebody else has added it and just committed
             if not _is_there(conn, new):
                 raise
 
@@ -134,19 +135,19 @@ def insert_partition(conn: Connection, dialect: Dialect, new: NewPartition, ids:
         for index, value in enumerate(new.values)
     ]
     conn.execute(insert(PARTITION_KEY_VALS), texts)
-    made = {"PART_ID": ids.partition, "PARAM_KEY": "transient_lastDdlTime", "PARAM_VALUE": str(now_s)}
-    conn.execute(insert(PARTITION_PARAMS).values(**made))
+    created = {"PART_ID": ids.partition, "PARAM_KEY": "transient_lastDdlTime", "PARAM_VALUE": str(now_s)}
+    conn.execute(insert(PARTITION_PARAMS).values(**created))
 
 
 def _is_there(conn: Connection, new: NewPartition) -> bool:
     """Returns true if the table has the partition already.
 
     Raises:
-        Refused: it has, in another place.
+        Refused: it has the partition in another place.
     """
     here = (PARTITIONS.c.TBL_ID == new.table.id, PARTITIONS.c.PART_NAME == new.name)
-    found = select(SDS.c.LOCATION).join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID).where(*here)
-    location = conn.execute(found).scalar()
+    query = select(SDS.c.LOCATION).join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID).where(*here)
+    location = conn.execute(query).scalar()
     if location is not None and location.rstrip("/") != new.location.rstrip("/"):
         raise Refused(
             f"partition {new.name} of {new.table} was added at {location} meanwhile, where nothing was written; begin again"
@@ -155,7 +156,7 @@ def _is_there(conn: Connection, new: NewPartition) -> bool:
 
 
 def _copy(conn: Connection, table: SqlTable, rows: Select[Any], **own: object) -> None:
-    """Inserts ``rows`` of ``table`` once more, with other values in the columns ``own``."""
+    """Inserts copies of ``rows`` of ``table`` with other values in the columns ``own``."""
     columns = [
         literal(own[c.name], c.type).label(c.name) if c.name in own else rows.selected_columns[c.name] for c in table.c
     ]

@@ -1,4 +1,4 @@
-"""Databases, tables and partitions, each read whole in a fixed number of statements."""
+"""Databases, tables and partitions, read with all their rows in a fixed number of statements."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class Catalog:
             return {row.NAME: parameters[row.DB_ID] for row in rows}
 
     def database_location(self, name: str) -> str:
-        """Returns the directory in which managed tables of a database are created.
+        """Returns the directory in which Hive creates managed tables of a database.
 
         Raises:
-            NotFound: there is no such database.
+            NotFound: the database does not exist.
         """
         places = select(DBS.c.DB_MANAGED_LOCATION_URI, DBS.c.DB_LOCATION_URI)
         with self._database.read() as conn:
-            found = conn.execute(places.where(in_catalog(), DBS.c.NAME == name.lower())).first()
-        if found is None:
+            row = conn.execute(places.where(in_catalog(), DBS.c.NAME == name.lower())).first()
+        if row is None:
             raise NotFound(f"database {name} is not in the metastore; create it first")
-        return str(found.DB_MANAGED_LOCATION_URI or found.DB_LOCATION_URI)
+        return str(row.DB_MANAGED_LOCATION_URI or row.DB_LOCATION_URI)
 
     def tables(self) -> list[Table]:
         """Returns every table, by database and name, without views."""
@@ -72,66 +72,66 @@ class Catalog:
         """Returns database and name of every table, in order."""
         query = select(DBS.c.NAME, TBLS.c.TBL_NAME).join(TBLS, TBLS.c.DB_ID == DBS.c.DB_ID)
         with self._database.read() as conn:
-            found = conn.execute(query.where(in_catalog(), _is_table()).order_by(DBS.c.NAME, TBLS.c.TBL_NAME))
-            return [(row.NAME, row.TBL_NAME) for row in found]
+            rows = conn.execute(query.where(in_catalog(), _is_table()).order_by(DBS.c.NAME, TBLS.c.TBL_NAME))
+            return [(row.NAME, row.TBL_NAME) for row in rows]
 
     def table(self, database: str, name: str) -> Table:
         """Returns one table.
 
         Raises:
-            NotFound: there is none of this name; the message has the one most like it.
+            NotFound: the table does not exist, is a view, or is in another catalog.
         """
         with self._database.read() as conn:
-            found = _tables(conn, DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower())
-        if not found and self.is_known(database, name):
+            tables = _tables(conn, DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower())
+        if not tables and self.is_known(database, name):
             raise NotFound(
                 f"{database}.{name} is a view, or of another catalog than {CATALOG}; only tables of {CATALOG} are compacted"
             )
-        if not found:
+        if not tables:
             raise _no_table(database, name)
-        return found[0]
+        return tables[0]
 
-    def named(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Table]:
-        """Returns those of the tables with these names of database and table, in lower case, that exist."""
+    def existing(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], Table]:
+        """Returns the existing tables of these names (database and table in lower case), by name."""
         if not names:
             return {}
         with self._database.read() as conn:
-            found = _tables(conn, tuple_(DBS.c.NAME, TBLS.c.TBL_NAME).in_(names))
-        return {(table.database, table.name): table for table in found}
+            tables = _tables(conn, tuple_(DBS.c.NAME, TBLS.c.TBL_NAME).in_(names))
+        return {(table.database, table.name): table for table in tables}
 
     def parameters(self, database: str, name: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """Returns the parameters of one table and those of its database, without all the rest that ``table`` reads.
+        """Returns the parameters of one table and of its database, without reading the rest of the table.
 
         Raises:
-            NotFound: there is none of this name.
+            NotFound: the table does not exist.
         """
-        found = select(TBLS.c.TBL_ID, TBLS.c.DB_ID).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-        found = found.where(in_catalog(), DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower(), _is_table())
+        query = select(TBLS.c.TBL_ID, TBLS.c.DB_ID).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        query = query.where(in_catalog(), DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower(), _is_table())
         with self._database.read() as conn:
-            row = conn.execute(found).first()
+            row = conn.execute(query).first()
             if row is None:
                 raise _no_table(database, name)
             of_table = select(TABLE_PARAMS).where(TABLE_PARAMS.c.TBL_ID == row.TBL_ID)
             of_database = select(DATABASE_PARAMS).where(DATABASE_PARAMS.c.DB_ID == row.DB_ID)
             return (
-                _grouped_parameters(conn, of_table, "TBL_ID")[row.TBL_ID],
-                _grouped_parameters(conn, of_database, "DB_ID")[row.DB_ID],
+                _parameters_by_owner(conn, of_table, "TBL_ID")[row.TBL_ID],
+                _parameters_by_owner(conn, of_database, "DB_ID")[row.DB_ID],
             )
 
     def place(self, entity: Entity) -> tuple[int, int | None, str] | None:
-        """Returns TBL_ID, PART_ID and the location, as it is stored, of a table or partition; None if it is not there."""
+        """Returns TBL_ID, PART_ID and stored location of a table or partition; None if it does not exist."""
         with self._database.read() as conn:
             return place_of(conn, entity)
 
     def places_by_id(
         self, tables: Collection[int], partitions: Collection[int]
     ) -> dict[tuple[int, int | None], tuple[Entity, str]]:
-        """Returns the names and the location, as it is stored, of the tables and partitions with these ids that exist."""
+        """Returns name and stored location of the existing tables and partitions with these ids."""
         with self._database.read() as conn:
             return places_by_id(conn, tables, partitions)
 
     def tables_setting(self, parameters: Collection[str]) -> set[tuple[str, str]]:
-        """Returns database and name of the tables that have one of these parameters, or whose database has."""
+        """Returns database and name of the tables that have one of these parameters, or inherit it."""
         tables = select(DBS.c.NAME, TBLS.c.TBL_NAME).join(TBLS, TBLS.c.DB_ID == DBS.c.DB_ID).where(in_catalog())
         own = tables.join(TABLE_PARAMS, TABLE_PARAMS.c.TBL_ID == TBLS.c.TBL_ID)
         inherited = tables.join(DATABASE_PARAMS, DATABASE_PARAMS.c.DB_ID == DBS.c.DB_ID)
@@ -143,81 +143,81 @@ class Catalog:
             return {(row.NAME, row.TBL_NAME) for query in queries for row in conn.execute(query)}
 
     def partitions(self, table: Table, names: Collection[str] | None = None) -> list[Partition]:
-        """Returns every partition of ``table``, by name; or those of ``names``, each as stored, that exist."""
+        """Returns the partitions of ``table`` by name; with ``names`` (as stored) only the existing ones of these."""
         chosen = () if names is None else (PARTITIONS.c.PART_NAME.in_(names),)
         with self._database.read() as conn:
             return partitions_of(conn, table, *chosen)
 
     def partition_names(self, tables: Collection[Table]) -> dict[int, list[str]]:
         """Returns the names of all partitions of ``tables``, in order, by TBL_ID."""
-        found: dict[int, list[str]] = {table.id: [] for table in tables}
+        by_table: dict[int, list[str]] = {table.id: [] for table in tables}
         query = select(PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME).order_by(
             PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME
         )
         with self._database.read() as conn:
-            for some in parts(list(found), _AT_ONCE):
-                for row in conn.execute(query.where(PARTITIONS.c.TBL_ID.in_(some))):
-                    found[row.TBL_ID].append(row.PART_NAME)
-        return found
+            for batch in parts(list(by_table), _AT_ONCE):
+                for row in conn.execute(query.where(PARTITIONS.c.TBL_ID.in_(batch))):
+                    by_table[row.TBL_ID].append(row.PART_NAME)
+        return by_table
 
     def locations(self, table: Table) -> dict[str, str]:
-        """Returns the location of each partition of ``table``, by name, without all the rest that ``partitions`` reads."""
+        """Returns the location of each partition of ``table`` by name, without reading the rest."""
         query = select(PARTITIONS.c.PART_NAME, SDS.c.LOCATION).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
         with self._database.read() as conn:
             rows = conn.execute(query.where(PARTITIONS.c.TBL_ID == table.id)).all()
         return {row.PART_NAME: row.LOCATION or "" for row in rows}
 
     def is_known(self, database: str, name: str) -> bool:
-        """Returns true if any catalog has a table or view of this name: rows of transactions do not say whose they are."""
-        query = select(TBLS.c.TBL_ID).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        """Returns true if any catalog has a table or view of this name, as rows of transactions name no catalog."""
+        tables = select(TBLS.c.TBL_ID).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
         with self._database.read() as conn:
-            found = query.where(DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower())
-            return conn.execute(found).first() is not None
+            same_name = tables.where(DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower())
+            return conn.execute(same_name).first() is not None
 
     def partition(self, table: Table, part_name: str) -> Partition:
         """Returns one partition by its PART_NAME as stored.
 
         Raises:
-            NotFound: the table has none of this name.
+            NotFound: the table has no such partition.
         """
         with self._database.read() as conn:
-            found = partitions_of(conn, table, PARTITIONS.c.PART_NAME == part_name)
-        if not found:
+            partitions = partitions_of(conn, table, PARTITIONS.c.PART_NAME == part_name)
+        if not partitions:
             raise no_partition(table, part_name)
-        return found[0]
+        return partitions[0]
 
     def storage_format(self, table: Table, partition: Partition | None = None) -> StorageFormat:
-        """Returns the format of the files: a partition keeps the one that its table had when it was created.
+        """Returns the format of the files; a partition keeps the format that its table had at its creation.
 
         Raises:
             NotFound: the table or partition is gone.
         """
-        of = SDS.join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
+        storages = SDS.join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
         where = TBLS.c.TBL_ID == table.id
         if partition is not None:
-            of = SDS.join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID)
+            storages = SDS.join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID)
             where = PARTITIONS.c.PART_ID == partition.id
         with self._database.read() as conn:
-            row = conn.execute(select(SDS.c.INPUT_FORMAT, SDS.c.SERDE_ID).select_from(of).where(where)).first()
+            row = conn.execute(select(SDS.c.INPUT_FORMAT, SDS.c.SERDE_ID).select_from(storages).where(where)).first()
             if row is None:
                 raise _no_table(table.database, table.name)
             of_serde = select(SERDE_PARAMS).where(SERDE_PARAMS.c.SERDE_ID == row.SERDE_ID)
-            parameters = _grouped_parameters(conn, of_serde, "SERDE_ID")[row.SERDE_ID]
+            parameters = _parameters_by_owner(conn, of_serde, "SERDE_ID")[row.SERDE_ID]
         return StorageFormat(input_format=row.INPUT_FORMAT, serde_parameters=parameters)
 
     def resolve_partition(self, table: Table, text: str) -> str:
-        """Returns PART_NAME for a person's input: the name as stored, or ``k=v,k=v`` with plain values.
+        """Returns PART_NAME for user input: the stored name, or ``k=v,k=v`` with plain values.
 
         Raises:
             Refused: the table has no partitions, or ``text`` does not name all of its partition keys.
-            NotFound: there is no such partition.
+            NotFound: the partition does not exist.
         """
         if not table.is_partitioned:
             raise Refused(f"table {table} is not partitioned; leave out the partition {text!r}")
         partitions = self.partitions(table)
         if any(part.name == text for part in partitions):
             return text
-        values = _plain_values(table, text)
+        values = _parse_plain_values(table, text)
         if values is None:
             keys = ", ".join(key.name for key in table.partition_keys)
             raise Refused(
@@ -225,9 +225,9 @@ class Catalog:
                 "this order"
             )
         by_values = {part.values: part.name for part in partitions}
-        for wanted in (values, tuple(value.strip() for value in values)):
-            if wanted in by_values:
-                return by_values[wanted]
+        for candidate in (values, tuple(value.strip() for value in values)):
+            if candidate in by_values:
+                return by_values[candidate]
         raise no_partition(table, text)
 
 
@@ -245,15 +245,15 @@ def no_partition(table: Table, name: str) -> NotFound:
 
 
 def database_id(conn: Connection, name: str) -> int | None:
-    """Returns DB_ID of a database; None if there is none of this name."""
+    """Returns DB_ID of a database; None if it does not exist."""
     return conn.execute(select(DBS.c.DB_ID).where(DBS.c.NAME == name, in_catalog())).scalar()
 
 
 def _database_parameters(conn: Connection) -> defaultdict[int, Mapping[str, str]]:
-    return _grouped_parameters(conn, select(DATABASE_PARAMS), "DB_ID")
+    return _parameters_by_owner(conn, select(DATABASE_PARAMS), "DB_ID")
 
 
-def _grouped_parameters(conn: Connection, query: Any, key: str) -> defaultdict[int, Mapping[str, str]]:
+def _parameters_by_owner(conn: Connection, query: Any, key: str) -> defaultdict[int, Mapping[str, str]]:
     collected: defaultdict[int, dict[str, str]] = defaultdict(dict)
     for row in conn.execute(query).mappings():
         collected[row[key]][row["PARAM_KEY"]] = row["PARAM_VALUE"] or ""
@@ -262,7 +262,7 @@ def _grouped_parameters(conn: Connection, query: Any, key: str) -> defaultdict[i
     return frozen
 
 
-def _grouped(conn: Connection, query: Any) -> defaultdict[int, list[Any]]:
+def _rows_by_owner(conn: Connection, query: Any) -> defaultdict[int, list[Any]]:
     """Groups rows by their first column, in the order of the query."""
     collected: defaultdict[int, list[Any]] = defaultdict(list)
     for row in conn.execute(query):
@@ -284,12 +284,12 @@ def _tables(conn: Connection, *conditions: Any) -> list[Table]:
     ids = select(TBLS.c.TBL_ID).select_from(of_table).where(*where)
     storages = select(TBLS.c.SD_ID).select_from(of_table).where(*where)
     descriptors = select(SDS.c.CD_ID).select_from(of_table).where(*where)
-    parameters = _grouped_parameters(conn, select(TABLE_PARAMS).where(TABLE_PARAMS.c.TBL_ID.in_(ids)), "TBL_ID")
+    parameters = _parameters_by_owner(conn, select(TABLE_PARAMS).where(TABLE_PARAMS.c.TBL_ID.in_(ids)), "TBL_ID")
     of_database = _database_parameters(conn)
-    columns = _grouped(conn, _ordered(COLUMNS_V2, "CD_ID", descriptors, "COLUMN_NAME", "TYPE_NAME"))
-    keys = _grouped(conn, _ordered(PARTITION_KEYS, "TBL_ID", ids, "PKEY_NAME", "PKEY_TYPE"))
-    bucketing = _grouped(conn, _ordered(BUCKETING_COLS, "SD_ID", storages, "BUCKET_COL_NAME"))
-    sorting = _grouped(conn, _ordered(SORT_COLS, "SD_ID", storages, "COLUMN_NAME"))
+    columns = _rows_by_owner(conn, _ordered(COLUMNS_V2, "CD_ID", descriptors, "COLUMN_NAME", "TYPE_NAME"))
+    keys = _rows_by_owner(conn, _ordered(PARTITION_KEYS, "TBL_ID", ids, "PKEY_NAME", "PKEY_TYPE"))
+    bucketing = _rows_by_owner(conn, _ordered(BUCKETING_COLS, "SD_ID", storages, "BUCKET_COL_NAME"))
+    sorting = _rows_by_owner(conn, _ordered(SORT_COLS, "SD_ID", storages, "COLUMN_NAME"))
     return [
         Table(
             id=row.TBL_ID,
@@ -327,10 +327,10 @@ def _partitions(conn: Connection, *where: Any) -> dict[tuple[int, str], Partitio
     rows = conn.execute(main).all()
     ids = select(PARTITIONS.c.PART_ID).where(*where)
     storages = select(PARTITIONS.c.SD_ID).where(*where)
-    values = _grouped(conn, _ordered(PARTITION_KEY_VALS, "PART_ID", ids, "PART_KEY_VAL"))
+    values = _rows_by_owner(conn, _ordered(PARTITION_KEY_VALS, "PART_ID", ids, "PART_KEY_VAL"))
     of_part = select(PARTITION_PARAMS).where(PARTITION_PARAMS.c.PART_ID.in_(ids))
-    parameters = _grouped_parameters(conn, of_part, "PART_ID")
-    sorting = _grouped(conn, _ordered(SORT_COLS, "SD_ID", storages, "COLUMN_NAME"))
+    parameters = _parameters_by_owner(conn, of_part, "PART_ID")
+    sorting = _rows_by_owner(conn, _ordered(SORT_COLS, "SD_ID", storages, "COLUMN_NAME"))
     return {
         (row.TBL_ID, row.PART_NAME): Partition(
             id=row.PART_ID,
@@ -345,20 +345,20 @@ def _partitions(conn: Connection, *where: Any) -> dict[tuple[int, str], Partitio
 
 
 def _ordered(child: SqlTable, key: str, owners: Any, *columns: str) -> Any:
-    """Returns the query for rows of ``child`` of ``owners``, the owner's id first, in the order of INTEGER_IDX."""
+    """Returns the query for the rows of ``child`` by owner, in the order of INTEGER_IDX."""
     chosen = select(child.c[key], *(child.c[name] for name in columns))
     return chosen.where(child.c[key].in_(owners)).order_by(child.c[key], child.c.INTEGER_IDX)
 
 
-def _plain_values(table: Table, text: str) -> tuple[str, ...] | None:
-    """Parses ``k=v,k=v`` (or with ``/`` between) into the values by key; values may hold any character."""
+def _parse_plain_values(table: Table, text: str) -> tuple[str, ...] | None:
+    """Parses ``k=v,k=v`` or ``k=v/k=v`` into values in the order of the keys; values may hold any character."""
     parts = (f"{re.escape(key.name)}=(.*)" for key in table.partition_keys)
     match = re.fullmatch(r"\s*[,/]\s*".join(parts), text.strip(), re.IGNORECASE | re.DOTALL)
     if match is None:
         return None
-    return tuple(_unquoted(value) for value in match.groups())
+    return tuple(_unquote(value) for value in match.groups())
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "'\""
     return value[1:-1] if quoted else value

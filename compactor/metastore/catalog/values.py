@@ -1,4 +1,4 @@
-"""Tables and partitions as the metastore describes them. Locations stay as found: ``file:/..``, ``s3a://..``, plain."""
+"""Tables and partitions as the metastore stores them; locations stay as they are (``s3a://…``, ``/plain``)."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ class Table:
         return self.type == EXTERNAL or is_true(parameter(self.parameters, "EXTERNAL"))
 
     def refusal(self, partition: PartitionPlace | None = None) -> str | None:
-        """Returns the reason why no worker compacts the table, or this partition of it, and no cleaner touches it, whatever
-        the queue asks for; None if they may.
-        """
+        """Returns why workers and cleaners must not touch the table or partition, whatever the queue says; else None."""
         if self.is_external:
             why = "is an external table, whose files others change without a lock; only managed tables are compacted"
         elif not self.is_transactional:
@@ -136,7 +134,7 @@ class StorageFormat:
 
 
 def _quoted(name: str) -> str:
-    """Returns a column's name as written in a type: between back-ticks Hive takes any character in a name."""
+    """Returns a column's name as written in a type, between back-ticks if it has special characters."""
     return f"`{name.replace('`', '``')}`" if _MARKS.intersection(name) else name
 
 

@@ -15,20 +15,20 @@ _log = logging.getLogger(__name__)
 
 
 class LockManager(Protocol):
-    """Grants whole requests: all locks of one or none. ``Locks`` and ``ZooKeeperLocks`` implement it."""
+    """Grants all locks of a request or none. ``Locks`` and ``ZooKeeperLocks`` implement it."""
 
     def acquire(
         self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
     ) -> Lock:
-        """Requests locks once; ``check`` looks again at a request that is not granted."""
+        """Requests locks once; ``check`` tries a request again that was not granted."""
         ...
 
     def check(self, lock_id: int) -> Lock:
-        """Looks again at a lock that waits."""
+        """Checks a waiting lock again."""
         ...
 
     def release(self, lock_id: int) -> bool:
-        """Releases a lock or withdraws a request; returns false if it was already gone."""
+        """Releases a lock or withdraws a request; returns false if it no longer exists."""
         ...
 
     def show(
@@ -48,14 +48,14 @@ def wait_for(
     times: Iterable[int],
     sleep: Callable[[float], None],
 ) -> Lock:
-    """Requests a lock and looks again after each of ``times`` (in ms, from ``locking.lock_waits``) until it is granted.
+    """Requests locks and checks them after each of ``times`` (ms, from ``locking.lock_waits``) until granted.
 
     Raises:
-        LockNotGranted: not granted after the last of ``times``; the request is withdrawn. The message names the blockers.
+        LockNotGranted: not granted after the last of ``times``. The request is withdrawn; the message names the blockers.
         TransactionAborted: the transaction timed out meanwhile.
     """
-    wanted = list(requests)
-    lock = manager.acquire(txn, wanted, user, host)
+    request_list = list(requests)
+    lock = manager.acquire(txn, request_list, user, host)
     waited = 0
     for wait in times:
         if lock.is_acquired:
@@ -71,6 +71,6 @@ def wait_for(
         return lock
     manager.release(lock.id)
     raise LockNotGranted(
-        f"{', '.join(map(str, wanted))}: not granted within {waited / 1000:.1f} s; in the way: "
+        f"{', '.join(map(str, request_list))}: not granted within {waited / 1000:.1f} s; in the way: "
         f"{'; '.join(map(str, lock.blockers))}"
     )

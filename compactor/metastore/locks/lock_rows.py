@@ -1,4 +1,4 @@
-"""Rows of HIVE_LOCKS as values, read and written inside a transaction of the caller."""
+"""Rows of HIVE_LOCKS as values, read and written in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.schema.tables import HIVE_LOCKS
 
 NEW_ROW = insert(HIVE_LOCKS)
-NO_TXN = TxnId(0)  #: HL_TXNID of a lock that belongs to no transaction
+NO_TXN = TxnId(0)  #: HL_TXNID of a lock without a transaction
 
 
 class LockState(enum.Enum):
@@ -68,7 +68,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The user, host and agent that a lock is for."""
+    """The user, host and agent that hold a lock."""
 
     user: str
     host: str
@@ -79,12 +79,12 @@ def insert_request(
     conn: Connection,
     lock_id: int,
     txn: TxnId,
-    wanted: Sequence[LockRequest],
+    requests: Sequence[LockRequest],
     holder: Holder,
     blockers: Mapping[LockRequest, LockRow],
 ) -> Lock:
     """Writes the rows of one request."""
-    conn.execute(NEW_ROW, new_rows(lock_id, txn, wanted, holder, blockers, now_ms(conn)))
+    conn.execute(NEW_ROW, new_rows(lock_id, txn, requests, holder, blockers, now_ms(conn)))
     state = LockState.WAITING if blockers else LockState.ACQUIRED
     return Lock(id=lock_id, state=state, blockers=distinct(blockers.values()))
 
@@ -92,7 +92,7 @@ def insert_request(
 def new_rows(
     lock_id: int,
     txn: TxnId,
-    wanted: Sequence[LockRequest],
+    requests: Sequence[LockRequest],
     holder: Holder,
     blockers: Mapping[LockRequest, LockRow],
     now: int,
@@ -116,7 +116,7 @@ def new_rows(
             "HL_AGENT_INFO": holder.agent,
             **blocked_by(blockers.get(request)),
         }
-        for number, request in enumerate(wanted, start=1)
+        for number, request in enumerate(requests, start=1)
     ]
 
 
@@ -126,7 +126,7 @@ def read_rows(conn: Connection, *conditions: ColumnElement[bool]) -> list[LockRo
     return [_lock_row(row) for row in conn.execute(select(HIVE_LOCKS).where(*conditions).order_by(*order))]
 
 
-#: A row with another letter is taken for what excludes most: then only those wait who want the same.
+#: A row with an unknown letter counts as EXCLUSIVE and granted, so that too many wait rather than too few.
 _TYPES = {kind.value: kind for kind in LockType}
 _STATES = {state.value: state for state in LockState}
 
@@ -152,12 +152,12 @@ def _lock_row(row: Row[tuple[object, ...]]) -> LockRow:
 
 
 def request_of(row: LockRow) -> LockRequest:
-    """Returns what the row was requested as."""
+    """Returns the request that led to the row."""
     return LockRequest(database=row.database, table=row.table, partition=row.partition, type=row.type)
 
 
 def blocked_by(blocker: LockRow | None) -> dict[str, object]:
-    """Returns the columns that name the row a lock waits for."""
+    """Returns the columns that name the row for which a lock waits."""
     return {
         "HL_BLOCKEDBY_EXT_ID": None if blocker is None else blocker.id,
         "HL_BLOCKEDBY_INT_ID": None if blocker is None else blocker.internal_id,
@@ -169,6 +169,6 @@ def distinct(rows: Iterable[LockRow]) -> tuple[LockRow, ...]:
     return tuple({(row.id, row.internal_id): row for row in rows}.values())
 
 
-def near(wanted: Iterable[LockRequest | LockRow]) -> ColumnElement[bool]:
-    """Returns the condition for rows of the same databases, the only ones that can conflict."""
-    return HIVE_LOCKS.c.HL_DB.in_(sorted({request.database for request in wanted}))
+def near(locks: Iterable[LockRequest | LockRow]) -> ColumnElement[bool]:
+    """Returns the condition for rows in the databases of ``locks``; only these can conflict."""
+    return HIVE_LOCKS.c.HL_DB.in_(sorted({lock.database for lock in locks}))

@@ -1,9 +1,9 @@
 """Locks as ephemeral nodes of ZooKeeper: Hive's lock manager without transactions (``ZooKeeperHiveLockManager``).
 
-A lock is a node ``LOCK-<mode>-<sequence>`` below ``/<namespace>/<database>/<table>/<key=value>/...``. It conflicts with
-a node of a lower sequence below the same object, whatever is above or below that; so the parents of a locked object are
-locked shared. A request that conflicts takes all its nodes away and tries again later: it never queues, which is why
-writers can starve behind readers.
+A lock is a node ``LOCK-<mode>-<sequence>`` below ``/<namespace>/<database>/<table>/<key=value>/...``, for example
+``/hive_zookeeper_namespace/sales/orders/day=1/LOCK-SHARED-0000000007``. It conflicts only with nodes of a lower sequence
+below the same object, so a request also locks the parents of its objects, shared. A request that conflicts removes all
+its nodes and tries again later. It never queues, so writers can starve behind readers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from compactor.metastore.locks.lock_rows import Lock, LockRow, LockState
 
 NAMESPACE = "hive_zookeeper_namespace"  #: ``hive.zookeeper.namespace``
 SESSION_TIMEOUT_SECONDS = 120.0  #: ``hive.zookeeper.session.timeout``
-ANSWER_TIMEOUT_SECONDS = 30.0  #: after this long without an answer a session is given up
+ANSWER_TIMEOUT_SECONDS = 30.0  #: without an answer for this time the session is closed
 _PREFIX = "LOCK"
-_ATTEMPTS = 10  #: tries to create a node whose parent another session may remove as empty meanwhile
+_ATTEMPTS = 10  #: attempts to create a node, whose empty parent another session may remove meanwhile
 
 _MODES = {
     LockType.SHARED_READ: "SHARED",
@@ -46,7 +46,7 @@ _AGAINST = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Node:
-    """One lock node by its name below ``object_path``."""
+    """One lock node: its name and the object's path above it."""
 
     object_path: str
     name: str
@@ -65,8 +65,8 @@ class _Node:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Asked:
-    """A request of ours, and its nodes while it holds them."""
+class _OwnRequest:
+    """A request of this session, with its nodes once it is granted."""
 
     txn: TxnId
     requests: tuple[LockRequest, ...]
@@ -75,7 +75,7 @@ class _Asked:
 
 
 class ZooKeeperLocks:
-    """A lock manager (``manager.LockManager``). Its locks end with its session: when it is closed or dies."""
+    """A lock manager (``LockManager``). Its locks end with its session."""
 
     def __init__(
         self, client: Any, hosts: str, namespace: str = NAMESPACE, *, answer_timeout: float = ANSWER_TIMEOUT_SECONDS
@@ -86,13 +86,13 @@ class ZooKeeperLocks:
         self._given_up = False
         self._root = "/" + namespace.strip("/")
         self._numbers = itertools.count(1)
-        self._asked: dict[int, _Asked] = {}
+        self._requests: dict[int, _OwnRequest] = {}
         self._mutex = threading.RLock()
 
     def acquire(
         self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
     ) -> Lock:
-        """Locks all of ``requests`` and, shared, their parents, in sorted order; or nothing.
+        """Locks all of ``requests``, and their parents shared, in sorted order; or nothing.
 
         ``agent`` is the query's id. Locks of one transaction (not 0) never block each other.
 
@@ -100,36 +100,36 @@ class ZooKeeperLocks:
             Refused: nothing is requested.
             LocksUnavailable: ZooKeeper does not answer.
         """
-        wanted = sorted_requests(part for request in requests for part in with_parents(request))
-        if not wanted:
-            raise Refused(f"transaction {txn} asked for no lock at all; name at least one object")
+        sorted_locks = sorted_requests(part for request in requests for part in with_parents(request))
+        if not sorted_locks:
+            raise Refused(f"transaction {txn} requests no lock; name at least one object")
         query = agent or f"{user}_{uuid.uuid4()}"
         data = f"{query}:{int(time.time() * 1000)}:IMPLICIT::{host}".encode()
         with self._mutex:
             number = next(self._numbers)
-            self._asked[number] = _Asked(txn=txn, requests=wanted, data=data)
+            self._requests[number] = _OwnRequest(txn=txn, requests=sorted_locks, data=data)
             return self.check(number)
 
     def check(self, lock_id: int) -> Lock:
-        """Tries again a request that was not granted, or checks that a granted one is still held.
+        """Tries a request again that was not granted, or checks that a granted one still holds.
 
         Raises:
-            NotFound: it was released, or its session ended.
+            NotFound: the lock was released, or its session ended.
             LocksUnavailable: ZooKeeper does not answer.
         """
-        with self._mutex, self._said_plainly():
-            asked = self._known(lock_id)
-            if asked.nodes:
-                if not all(self._ask("exists", node.path) for node in asked.nodes):
+        with self._mutex, self._translate_errors():
+            own_request = self._known(lock_id)
+            if own_request.nodes:
+                if not all(self._call("exists", node.path) for node in own_request.nodes):
                     self._withdraw(lock_id)
                     raise NotFound(f"lock {lock_id} is not there: the session at {self._hosts} that held it ended")
                 return Lock(id=lock_id, state=LockState.ACQUIRED)
             taken: list[_Node] = []
             try:
-                for request in asked.requests:
-                    node = self._make(request, asked.data)
+                for request in own_request.requests:
+                    node = self._create_node(request, own_request.data)
                     taken.append(node)
-                    blocker = self._blocker(node, asked.txn)
+                    blocker = self._blocker(node, own_request.txn)
                     if blocker is not None:
                         self._remove(taken)
                         return Lock(id=lock_id, state=LockState.WAITING, blockers=(blocker,))
@@ -137,22 +137,22 @@ class ZooKeeperLocks:
                 with suppress(Exception):  # nodes that cannot be removed end with the session
                     self._remove(taken)
                 raise
-            asked.nodes = tuple(taken)
+            own_request.nodes = tuple(taken)
             return Lock(id=lock_id, state=LockState.ACQUIRED)
 
     def release(self, lock_id: int) -> bool:
-        """Removes the nodes, and the objects above them that are no longer locked; returns false if it was already gone."""
-        with self._mutex, self._said_plainly():
+        """Removes the nodes and empty objects above them; returns false if the lock no longer exists."""
+        with self._mutex, self._translate_errors():
             return self._withdraw(lock_id)
 
     def show(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[LockRow]:
-        """Returns the locks of a database, a table, a partition or of all, in the order of their creation.
+        """Returns the locks on a database, a table, a partition or all, in the order of their creation.
 
         ``id`` is the ZooKeeper transaction that created the node. Modes are shown as the lock types that they represent.
         """
-        with self._said_plainly():
+        with self._translate_errors():
             rows = list(self._walk(self._root, ()))
         return sorted(
             (
@@ -166,16 +166,16 @@ class ZooKeeperLocks:
         )
 
     def close(self) -> None:
-        """Ends the session, and with it every lock."""
-        with suppress(Exception):  # the session ends by itself if it cannot be closed
+        """Ends the session and with it all locks."""
+        with suppress(Exception):  # a session that cannot be closed times out
             self._client.stop()
             self._client.close()
-        self._asked.clear()
+        self._requests.clear()
 
-    def _ask(self, call: str, *args: Any, **options: Any) -> Any:
-        """Makes one call of the client with a time-out: by itself it waits forever for a server that went away.
+    def _call(self, call: str, *args: Any, **options: Any) -> Any:
+        """Makes one call of the client with a time-out; without one it would wait forever for a lost server.
 
-        The call may still take effect when the server comes back, so the session ends, and its locks with it.
+        The call may still take effect when the server comes back. So a time-out ends the session and its locks.
         """
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -190,42 +190,44 @@ class ZooKeeperLocks:
     def _must_live(self) -> None:
         if self._given_up:
             raise LocksUnavailable(
-                f"ZooKeeper {self._hosts}: it did not answer, so the session and its locks were given up; open another"
+                f"ZooKeeper {self._hosts}: it did not answer, so the session and its locks were closed; open another"
             )
 
-    def _known(self, lock_id: int) -> _Asked:
+    def _known(self, lock_id: int) -> _OwnRequest:
         self._must_live()
-        if lock_id not in self._asked:
-            raise NotFound(f"lock {lock_id} is not there: it was released, or another process asked for it")
-        return self._asked[lock_id]
+        if lock_id not in self._requests:
+            raise NotFound(f"lock {lock_id} is not there: it was released, or another process requested it")
+        return self._requests[lock_id]
 
     def _withdraw(self, lock_id: int) -> bool:
-        asked = self._asked.get(lock_id)
-        if asked is None:
+        own_request = self._requests.get(lock_id)
+        if own_request is None:
             return False
-        self._remove(asked.nodes)
-        del self._asked[lock_id]
+        self._remove(own_request.nodes)
+        del self._requests[lock_id]
         return True
 
-    def _make(self, request: LockRequest, data: bytes) -> _Node:
+    def _create_node(self, request: LockRequest, data: bytes) -> _Node:
         import kazoo.exceptions
 
         where = self._path(request)
         prefix = f"{where}/{_PREFIX}-{_MODES[request.type]}-"
         for _ in range(_ATTEMPTS):
             try:
-                made: str = self._ask("create", prefix, data, ephemeral=True, sequence=True, makepath=True)
-                return _Node(object_path=where, name=made.rsplit("/", 1)[1])
+                path: str = self._call("create", prefix, data, ephemeral=True, sequence=True, makepath=True)
+                return _Node(object_path=where, name=path.rsplit("/", 1)[1])
             except kazoo.exceptions.NoNodeError:
                 continue  # another session removed the empty object before our node was created
             except kazoo.exceptions.ConnectionLoss:
-                self._remove(node for node in self._nodes(where) if self._ask("get", node.path)[0] == data)
+                self._remove(node for node in self._nodes(where) if self._call("get", node.path)[0] == data)
                 raise
-        raise LocksUnavailable(f"{request}: its node in {self._hosts} was removed {_ATTEMPTS} times while it was made")
+        raise LocksUnavailable(
+            f"{request}: its node in {self._hosts} was removed {_ATTEMPTS} times while it was created"
+        )
 
     def _blocker(self, own: _Node, txn: TxnId) -> LockRow | None:
         """Returns the first earlier lock of the same object that blocks ``own``."""
-        ours = {n.path for a in self._asked.values() if txn and a.txn == txn for n in a.nodes}
+        ours = {n.path for a in self._requests.values() if txn and a.txn == txn for n in a.nodes}
         for node in sorted(self._nodes(own.object_path), key=lambda n: n.sequence):
             if node.sequence >= own.sequence or node.mode not in _AGAINST[own.mode] or node.path in ours:
                 continue
@@ -237,7 +239,7 @@ class ZooKeeperLocks:
     def _nodes(self, object_path: str) -> list[_Node]:
         return [
             _Node(object_path=object_path, name=name)
-            for name in self._ask("get_children", object_path)
+            for name in self._call("get_children", object_path)
             if name.startswith(f"{_PREFIX}-")
         ]
 
@@ -246,11 +248,11 @@ class ZooKeeperLocks:
 
         for node in nodes:
             with suppress(gone.NoNodeError):
-                self._ask("delete", node.path)
+                self._call("delete", node.path)
             path = node.object_path
             while path != self._root:
                 try:
-                    self._ask("delete", path)
+                    self._call("delete", path)
                 except (gone.NotEmptyError, gone.NoNodeError):
                     break
                 path = path.rsplit("/", 1)[0]
@@ -263,7 +265,7 @@ class ZooKeeperLocks:
         import kazoo.exceptions
 
         try:
-            children = self._ask("get_children", path)
+            children = self._call("get_children", path)
         except kazoo.exceptions.NoNodeError:
             return
         for name in children:
@@ -275,11 +277,11 @@ class ZooKeeperLocks:
                 yield from self._walk(f"{path}/{name}", (*names, name))
 
     def _row(self, node: _Node) -> LockRow | None:
-        """Returns the lock as a row; None if it ended meanwhile. Hive's data is ``query id:time:mode:query:client``."""
+        """Returns the lock as a row; None if it has ended. Hive's data is ``query id:time:mode:query:client``."""
         import kazoo.exceptions
 
         try:
-            data, stat = self._ask("get", node.path)
+            data, stat = self._call("get", node.path)
         except kazoo.exceptions.NoNodeError:
             return None
         query, _, rest = data.decode("utf-8", "replace").partition(":")
@@ -305,7 +307,7 @@ class ZooKeeperLocks:
         )
 
     @contextmanager
-    def _said_plainly(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         import kazoo.exceptions
         import kazoo.handlers.threading
 
@@ -314,7 +316,7 @@ class ZooKeeperLocks:
         except (kazoo.exceptions.KazooException, kazoo.handlers.threading.KazooTimeoutError) as error:
             raise LocksUnavailable(
                 f"ZooKeeper {self._hosts}: {type(error).__name__} {error}".rstrip()
-                + "; look whether it runs and may be written to"
+                + "; check that it runs and may be written to"
             ) from error
 
 

@@ -23,7 +23,7 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send_all
-from compactor.metastore.catalog.locations import places_by_id, same_place
+from compactor.metastore.catalog.locations import must_be_same_place, places_by_id
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.transaction_events import compactions_committed
 from compactor.metastore.queue.entries import Entries
@@ -251,7 +251,7 @@ class _Catalog:
         ids, entity = (commit.table_id, commit.partition_id), entry.entity
         assert entry.highest_write_id is not None
         if self.places.get(ids) != (entity, commit.location):  # they are looked up by name
-            same_place(conn, entry.id, entity, table_id=ids[0], partition_id=ids[1], location=commit.location)
+            must_be_same_place(conn, entry.id, entity, table_id=ids[0], partition_id=ids[1], location=commit.location)
         following = self.following[_table_of(entry)]
         if following <= entry.highest_write_id:
             raise LostClaim(

@@ -23,7 +23,7 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.metastore.catalog.all_locations import Grounds
-from compactor.metastore.catalog.locations import same_place
+from compactor.metastore.catalog.locations import must_be_same_place
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.mutex import lock_scheduler
@@ -142,7 +142,9 @@ class Hive2:
         """
         with self._database.write() as conn:
             self._ours(conn, claim)
-            same_place(conn, claim.id, claim.entity, table_id=table_id, partition_id=partition_id, location=location)
+            must_be_same_place(
+                conn, claim.id, claim.entity, table_id=table_id, partition_id=partition_id, location=location
+            )
             yield
             values = {"CQ_STATE": State.READY_FOR_CLEANING.value, "CQ_WORKER_ID": None}
             conn.execute(update(COMPACTION_QUEUE).where(_CQ.CQ_ID == claim.id).values(**values))

@@ -10,7 +10,7 @@ _BASIC, _COLUMNS, _TRUE = "BASIC_STATS", "COLUMN_STATS", "true"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """The flags: ``basic`` of ``numRows`` and its like, ``columns`` of the columns by their names in lower case."""
+    """The flags: ``basic`` for ``numRows`` and the like, ``columns`` with lower-case names of columns."""
 
     basic: bool = False
     columns: frozenset[str] = frozenset()
@@ -22,18 +22,18 @@ class Accuracy:
         return json.dumps(flags, separators=(",", ":"), ensure_ascii=False)
 
 
-def parsed(text: str | None) -> Accuracy:
-    """Returns the flags in a parameter's value; whatever is not Hive's form is no flag."""
+def parse_accuracy(text: str | None) -> Accuracy:
+    """Parses the value of the parameter; a value that is not in Hive's form has no flags."""
     try:
-        found = json.loads(text or "{}")
+        flags = json.loads(text or "{}")
     except ValueError:
         return Accuracy()
-    if not isinstance(found, dict):
+    if not isinstance(flags, dict):
         return Accuracy()
-    columns = found.get(_COLUMNS)
+    columns = flags.get(_COLUMNS)
     named = columns.items() if isinstance(columns, dict) else ()
     return Accuracy(
-        basic=_is_true(found.get(_BASIC)), columns=frozenset(name.lower() for name, value in named if _is_true(value))
+        basic=_is_true(flags.get(_BASIC)), columns=frozenset(name.lower() for name, value in named if _is_true(value))
     )
 
 

@@ -12,21 +12,21 @@ _DOUBLE = frozenset({"float", "double"})
 _DECIMAL, _BOOLEAN = "decimal", "boolean"
 
 
-def known(column: ColumnFigures, rows: int) -> dict[str, object]:
-    """Returns the figures that are exact, by the names of their columns; ``rows`` counts those with nulls."""
-    found: dict[str, object] = {"NUM_NULLS": rows - column.values}
+def exact_figures(column: ColumnFigures, rows: int) -> dict[str, object]:
+    """Returns the exact figures by the names of Hive's columns; ``rows`` includes rows with nulls."""
+    figures: dict[str, object] = {"NUM_NULLS": rows - column.values}
     prefix = _prefix(column)
     if prefix is not None and has_extremes(column):
-        found |= {f"{prefix}_LOW_VALUE": _stored(column.low), f"{prefix}_HIGH_VALUE": _stored(column.high)}
+        figures |= {f"{prefix}_LOW_VALUE": _stored(column.low), f"{prefix}_HIGH_VALUE": _stored(column.high)}
     if _kind(column) == _BOOLEAN and column.trues is not None:
-        found |= {"NUM_TRUES": column.trues, "NUM_FALSES": column.values - column.trues}
-    return found
+        figures |= {"NUM_TRUES": column.trues, "NUM_FALSES": column.values - column.trues}
+    return figures
 
 
 def has_extremes(column: ColumnFigures) -> bool:
-    """Returns true if minimum and maximum are exact, or are none at all.
+    """Returns true if minimum and maximum are exact, or do not exist.
 
-    A zero of a float may stand for a negative zero, which other statements show as such.
+    A zero of a float may be a negative zero, which other statements show as such.
     """
     if not column.values:
         return True
@@ -35,20 +35,20 @@ def has_extremes(column: ColumnFigures) -> bool:
     return not (_kind(column) in _DOUBLE and 0 in (column.low, column.high))
 
 
-def is_proved(column: ColumnFigures) -> bool:
-    """Returns true if everything that Hive answers queries from is exact for a column of this type."""
+def is_proven(column: ColumnFigures) -> bool:
+    """Returns true if all figures that Hive answers queries from are exact for this column."""
     if _kind(column) == _BOOLEAN:
         return column.trues is not None
     return _prefix(column) is not None and has_extremes(column)
 
 
 def has_no_estimate(column: ColumnFigures) -> bool:
-    """Returns true if all statistics of the type are exact ones: the others have a distinct count, or lengths."""
+    """Returns true if no statistic of the type is an estimate, such as a distinct count or a length."""
     return _kind(column) == _BOOLEAN
 
 
 def agrees(stored: Mapping[str, object], exact: Mapping[str, object]) -> bool:
-    """Returns true if ``stored`` says the same as ``exact`` where that says anything."""
+    """Returns true if ``stored`` has all the values in ``exact``."""
     return all(_plain(stored.get(name)) == _plain(value) for name, value in exact.items())
 
 
@@ -62,7 +62,7 @@ def _prefix(column: ColumnFigures) -> str | None:
 
 
 def _stored(value: object) -> object:
-    """Returns a decimal as Hive writes it: digits only, without zeros at the end."""
+    """Returns a decimal as Hive writes it: digits only, without trailing zeros."""
     if not isinstance(value, Decimal):
         return value
     return format(value.normalize(), "f") if value else "0"

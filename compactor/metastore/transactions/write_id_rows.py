@@ -91,7 +91,7 @@ class WriteIds:
         database, table, ordered = database.lower(), table.lower(), sorted(txns)
         with self._database.write() as conn:
             must_all_be_open(conn, self._dialect, ordered)
-            given = self.give(conn, ordered, database, table)
+            given = self.assign(conn, ordered, database, table)
             if check is not None:
                 check(given[ordered[0]], given[ordered[-1]])
             self._notifications.write(conn, allocated_all(given, database, table))
@@ -286,7 +286,7 @@ class WriteIds:
             rows = conn.execute(select(TXN_TO_WRITE_ID).where(_of_table(database.lower(), table.lower())))
             return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
 
-    def give(self, conn: Connection, txns: Sequence[TxnId], database: str, table: str) -> dict[TxnId, WriteId]:
+    def assign(self, conn: Connection, txns: Sequence[TxnId], database: str, table: str) -> dict[TxnId, WriteId]:
         """Gives each of ``txns``, open ones that have none in this table yet, a write ID within the caller's transaction,
         which tells of them at its end."""
         first = self._draw(conn, database, table, len(txns))

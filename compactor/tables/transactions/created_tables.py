@@ -43,7 +43,7 @@ class CreatedTables:
         Raises:
             NotFound: the database does not exist.
         """
-        table, inserting = self._site.metastore.embedded_catalog.creating(new)
+        table, inserting = self._site.metastore.embedded_catalog.prepare_table(new)
         self._new.append(table)
         self._inserting += [inserting, is_alone]
         self._directories += directories

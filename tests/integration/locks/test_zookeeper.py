@@ -233,7 +233,7 @@ def test_a_server_that_goes_away(tmp_path: Path) -> None:
 
         first = refused()
         assert first.startswith(f"ZooKeeper {server.hosts}: ")
-        assert "look whether it runs" in first
+        assert "check that it runs" in first
         until("it is given up", lambda: "open another" in refused())  # first it may be that the connection was lost
         with pytest.raises(LocksUnavailable, match="open another"):
             locks.show()

@@ -40,7 +40,7 @@ READS: list[Callable[[Metastore], Any]] = [
     lambda m: m.candidates.written([("default", "t")]),
     lambda m: m.ended.of([("default", "t")]),
     lambda m: m.ended.entries([("default", "t")]),
-    lambda m: m.partition_places.of({1: ["p=1"]}),
+    lambda m: m.partition_places.for_partitions({1: ["p=1"]}),
     lambda m: m.candidates.aborts(),
     lambda m: m.cleaning.ready_for_cleaning(0),
     lambda m: m.housekeeping.forgettable(),

@@ -8,7 +8,7 @@ import pytest
 from compactor.acid.row_figures import ColumnFigures, RowFigures
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import TxnId, WriteId
-from compactor.metastore.statistics.changed_statistics import Changes, changes
+from compactor.metastore.statistics.changed_statistics import Changes, find_changes
 from compactor.metastore.statistics.commit_statistics import CommitStatistics, StoredColumn, StoredStatistics
 
 FLAGS = "COLUMN_STATS_ACCURATE"
@@ -52,29 +52,29 @@ def marked(*columns: StoredColumn, of: tuple[str, ...] = (), rows: str = "4", wr
 
 def test_what_is_marked_and_true_stays() -> None:
     """Its raw size is Hive's own estimate, and columns without a row are those of an empty table."""
-    assert changes(marked(A, B, C, of=("a", "b", "c", "d")), KNOWN) == Changes(sizes=SIZES)
+    assert find_changes(marked(A, B, C, of=("a", "b", "c", "d")), KNOWN) == Changes(sizes=SIZES)
 
 
 def test_sizes_that_are_right_are_not_written_again() -> None:
-    assert changes(stored(numFiles="1", totalSize="98"), replace(KNOWN, rows=None)) == Changes(
+    assert find_changes(stored(numFiles="1", totalSize="98"), replace(KNOWN, rows=None)) == Changes(
         sizes={"totalSize": "99"}
     )
 
 
 def test_rows_that_were_not_marked_are() -> None:
-    found = changes(stored(numRows="4"), KNOWN)
+    found = find_changes(stored(numRows="4"), KNOWN)
     assert found == Changes(sizes=SIZES, parameters={FLAGS: flags(), "numRows": "4", "rawDataSize": "8"}, marks=True)
 
 
 def test_a_wrong_number_of_rows_is_corrected_and_takes_away_what_it_cannot_prove() -> None:
     """A writer counted wrongly: only columns of which everything is proved keep their marks."""
-    found = changes(marked(A, B, of=("a", "b", "d"), rows="5"), KNOWN)
+    found = find_changes(marked(A, B, of=("a", "b", "d"), rows="5"), KNOWN)
     assert found.parameters == {FLAGS: flags("a"), "numRows": "4", "rawDataSize": "8"}
     assert found.columns == {}
 
 
 def test_a_column_that_contradicts_its_mark_loses_it() -> None:
-    found = changes(marked(STALE_A, B, of=("a", "b")), KNOWN)
+    found = find_changes(marked(STALE_A, B, of=("a", "b")), KNOWN)
     assert found.parameters == {FLAGS: flags("b")}
     assert found.columns == {1: EXACT_A}
     assert found.marks
@@ -82,29 +82,29 @@ def test_a_column_that_contradicts_its_mark_loses_it() -> None:
 
 def test_a_column_without_a_mark_gets_figures_but_no_mark() -> None:
     """Its distinct count is an estimate of unknown age: Hive takes the mark away with every DELETE."""
-    assert changes(marked(STALE_A, B), KNOWN) == Changes(sizes=SIZES, columns={1: EXACT_A})
+    assert find_changes(marked(STALE_A, B), KNOWN) == Changes(sizes=SIZES, columns={1: EXACT_A})
 
 
 def test_a_column_of_nothing_but_exact_figures_is_marked_anew() -> None:
     stale = replace(C, figures={"NUM_NULLS": 0, "NUM_TRUES": 3, "NUM_FALSES": 3})
-    found = changes(marked(stale), KNOWN)
+    found = find_changes(marked(stale), KNOWN)
     assert found.parameters == {FLAGS: flags("c")}
     assert found.columns == {3: {"NUM_NULLS": 0, "NUM_TRUES": 1, "NUM_FALSES": 3}}
 
 
 def test_a_column_of_another_type_is_left_alone() -> None:
     other = replace(STALE_A, type="bigint")
-    assert changes(marked(other, of=("a",)), KNOWN) == Changes(sizes=SIZES)
+    assert find_changes(marked(other, of=("a",)), KNOWN) == Changes(sizes=SIZES)
 
 
 @pytest.mark.parametrize("write_id", [10, 12])
 def test_statistics_of_later_writes_stay(write_id: int) -> None:
-    assert changes(marked(STALE_A, rows="5", write_id=write_id), KNOWN) == Changes(sizes=SIZES)
+    assert find_changes(marked(STALE_A, rows="5", write_id=write_id), KNOWN) == Changes(sizes=SIZES)
 
 
 def test_statistics_of_an_aborted_write_count_as_unmarked() -> None:
     """Hive reads them as that, until the write ID is forgotten and counts as committed."""
-    found = changes(marked(A, of=("a", "b"), write_id=7), KNOWN)
+    found = find_changes(marked(A, of=("a", "b"), write_id=7), KNOWN)
     assert found.parameters == {FLAGS: flags(), "numRows": "4", "rawDataSize": "8"}
     assert found.marks
 
@@ -113,26 +113,26 @@ def test_where_the_last_writer_left_statistics_alone_nothing_is_marked() -> None
     """As Hive's streaming does: it would not take the mark away either."""
     known = replace(KNOWN, highest=WriteId(6))
     rows = {"numRows": "4", "rawDataSize": "8"}
-    assert changes(stored(STALE_A, C), known) == Changes(sizes=SIZES, parameters=rows, columns={1: EXACT_A})
-    found = changes(marked(A, C, of=("a", "c"), rows="5"), known)
+    assert find_changes(stored(STALE_A, C), known) == Changes(sizes=SIZES, parameters=rows, columns={1: EXACT_A})
+    found = find_changes(marked(A, C, of=("a", "c"), rows="5"), known)
     assert found == Changes(sizes=SIZES, parameters={**rows, FLAGS: "{}"})
-    assert changes(marked(C), known) == Changes(sizes=SIZES)
-    assert changes(marked(A, C, of=("a",)), known) == Changes(sizes=SIZES)
+    assert find_changes(marked(C), known) == Changes(sizes=SIZES)
+    assert find_changes(marked(A, C, of=("a",)), known) == Changes(sizes=SIZES)
 
 
 def test_statistics_without_a_write_id_count() -> None:
-    assert changes(marked(A, of=("a",), write_id=0), KNOWN) == Changes(sizes=SIZES)
+    assert find_changes(marked(A, of=("a",), write_id=0), KNOWN) == Changes(sizes=SIZES)
 
 
 def test_marks_of_columns_do_not_count_without_that_of_the_rows() -> None:
-    found = changes(stored(A, numRows="4", **{FLAGS: '{"COLUMN_STATS":{"a":"true"}}'}), KNOWN)
+    found = find_changes(stored(A, numRows="4", **{FLAGS: '{"COLUMN_STATS":{"a":"true"}}'}), KNOWN)
     assert found.parameters[FLAGS] == flags()
 
 
 def test_where_nothing_is_marked_what_is_marked_is_left_alone() -> None:
     known = replace(KNOWN, sets_flags=False)
-    assert changes(marked(STALE_A, rows="5"), known) == Changes(sizes=SIZES)
-    found = changes(
+    assert find_changes(marked(STALE_A, rows="5"), known) == Changes(sizes=SIZES)
+    found = find_changes(
         stored(STALE_A, replace(C, figures={}), numRows="5", **{FLAGS: '{"COLUMN_STATS":{"c":"true"}}'}), known
     )
     wanted: dict[str, Any] = {"numRows": "4", "rawDataSize": "8"}
@@ -141,8 +141,8 @@ def test_where_nothing_is_marked_what_is_marked_is_left_alone() -> None:
 
 def test_figures_of_an_empty_table() -> None:
     known = replace(KNOWN, rows=RowFigures(rows=0, raw_size=0))
-    assert changes(marked(of=("a",), rows="0"), known) == Changes(sizes=SIZES)
-    assert changes(marked(A, of=("a",), rows="4"), known).parameters == {
+    assert find_changes(marked(of=("a",), rows="0"), known) == Changes(sizes=SIZES)
+    assert find_changes(marked(A, of=("a",), rows="4"), known).parameters == {
         FLAGS: flags(),
         "numRows": "0",
         "rawDataSize": "0",

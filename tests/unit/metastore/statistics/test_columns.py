@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from compactor.acid.row_figures import ColumnFigures
-from compactor.metastore.statistics.columns import agrees, has_no_estimate, is_proved, known
+from compactor.metastore.statistics.columns import agrees, exact_figures, has_no_estimate, is_proven
 
 
 def column(type: str, values: int = 3, **figures: object) -> ColumnFigures:
@@ -47,8 +47,8 @@ NO_LONG = {"LONG_LOW_VALUE": None, "LONG_HIGH_VALUE": None}
     ],
 )
 def test_what_is_exact_of_each_type(found: ColumnFigures, wanted: dict[str, object], proved: bool) -> None:
-    assert known(found, 5) == {"NUM_NULLS": 5 - found.values, **wanted}
-    assert is_proved(found) is proved
+    assert exact_figures(found, 5) == {"NUM_NULLS": 5 - found.values, **wanted}
+    assert is_proven(found) is proved
 
 
 def test_only_a_boolean_has_nothing_but_exact_figures() -> None:
