@@ -80,7 +80,7 @@ class CleaningGroup:
             for entry in list(self._live.values()):
                 self._fail(entry, error)
         except BaseException:
-            cleaning.let_go(list(self._live.values()))
+            cleaning.release(list(self._live.values()))
             raise
 
     def _clean_taken(self, mine: Sequence[Chosen]) -> None:
@@ -232,7 +232,7 @@ class CleaningGroup:
         )
         for member in doomed:
             if member not in chosen and self._live.pop(member.entry.id, None) is not None:
-                self._site.metastore.cleaning.let_go([member.entry])
+                self._site.metastore.cleaning.release([member.entry])
         return chosen
 
     def _remove_together(self, doomed: Sequence[Doomed]) -> list[Removed]:

@@ -137,7 +137,7 @@ def _compactions(site: Site) -> dict[str, Any]:
     keeping, outdated = site.metastore.housekeeping, _find_outdated(site, site.metastore.now_ms())
     purged = keeping.purge_history(outdated)
     if outdated:
-        site.metastore.queue.forget_kept(outdated)
+        site.metastore.queue.forget_extra_columns(outdated)
     return {"history_purged": purged, "components_purged": keeping.purge_components()}
 
 

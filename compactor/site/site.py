@@ -77,7 +77,7 @@ class Site:
         change of its queue.
         """
         if state is not None:
-            metastore.queue.keep_in(state.kept_columns(name))
+            metastore.queue.set_extra_columns(state.kept_columns(name))
         return cls(
             name=name,
             metastore=metastore,

@@ -107,7 +107,7 @@ def server_store(server: Callable[[str], servers.Server]) -> Iterator[Callable[[
             url = server(kind).make(name, servers.hive_schema(kind, version))
             state = init(url)
             metastore = open_metastore("default", url)
-            metastore.queue.keep_in(state.kept_columns("default"))
+            metastore.queue.set_extra_columns(state.kept_columns("default"))
             made[name] = Store(url=url, rows=servers.Rows(url), metastore=metastore, state=state)
         return made[name]
 

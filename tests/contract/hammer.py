@@ -24,7 +24,7 @@ EXCLUSIVE = LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)
 def work(url: str, number: int, rounds: int, counter: Path, results: Any) -> None:
     metastore = open_metastore("default", url)
     if not metastore.dialect.layout.has_visibility:
-        metastore.queue.keep_in(open_state(url).kept_columns("default"))
+        metastore.queue.set_extra_columns(open_state(url).kept_columns("default"))
     got: dict[str, list[int]] = {"txns": [], "write_ids": [], "locks": [], "claims": []}
     for _ in range(rounds):
         [txn] = metastore.transactions.open("u", f"h{number}")

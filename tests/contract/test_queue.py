@@ -257,7 +257,7 @@ def test_an_entry_is_one_cleaners_until_it_lets_it_go_or_is_lost(metastore: Meta
     assert cleaning.take([first, second, gone], 60_000) == [second]
     assert metastore.entries.get(first.id).cleaner_start is not None
     assert cleaning.take([first, second], 0) == [first, second]
-    cleaning.let_go([first])
+    cleaning.release([first])
     assert metastore.entries.get(first.id).cleaner_start is None
     assert cleaning.take([first, second], 60_000) == [first]
     cleaning.back_off(first, 0, "something is still there")

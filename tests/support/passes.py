@@ -87,7 +87,7 @@ def age(site: Site) -> None:
 def lose_cleaners(site: Site) -> None:
     """Lets hive.txn.timeout pass for cleaners that died or are suspended, in place of waiting for it."""
     for entry in site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,)):
-        site.metastore.cleaning.let_go([entry])
+        site.metastore.cleaning.release([entry])
 
 
 def time_out_all(site: Site) -> None:

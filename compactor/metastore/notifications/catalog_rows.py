@@ -1,4 +1,4 @@
-"""The catalog's rows of tables and partitions, read whole as Hive's metastore gives them to its clients."""
+"""Tables and partitions with all their rows, as Hive's metastore returns them to its clients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _AT_ONCE = 1000  #: ids or names in one statement
 
 
 def read_table(conn: Connection, database: str, name: str) -> TableObject | None:
-    """Returns a table; None if there is none of this name."""
+    """Returns a table; None if it does not exist."""
     query = select(TBLS).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
     here = (DBS.c.NAME == database, DBS.c.CTLG_NAME == CATALOG, TBLS.c.TBL_NAME == name)
     row = conn.execute(query.where(*here)).first()
@@ -67,12 +67,12 @@ def read_table(conn: Connection, database: str, name: str) -> TableObject | None
 
 
 def read_partitions(conn: Connection, table: TableObject, names: Collection[str]) -> dict[str, PartitionObject]:
-    """Returns those of the partitions of ``table`` with these names, each as stored, that exist."""
-    found: dict[str, PartitionObject] = {}
-    for some in parts(sorted(names), _AT_ONCE):
-        query = select(PARTITIONS).where(PARTITIONS.c.TBL_ID == table.id, PARTITIONS.c.PART_NAME.in_(some))
-        found |= {part.name: part for part in _partitions(conn, table, conn.execute(query).all())}
-    return found
+    """Returns the existing partitions of ``table`` with these stored names, by name."""
+    partitions: dict[str, PartitionObject] = {}
+    for batch in parts(sorted(names), _AT_ONCE):
+        query = select(PARTITIONS).where(PARTITIONS.c.TBL_ID == table.id, PARTITIONS.c.PART_NAME.in_(batch))
+        partitions |= {part.name: part for part in _partitions(conn, table, conn.execute(query).all())}
+    return partitions
 
 
 def _partitions(conn: Connection, table: TableObject, rows: Sequence[Row[Any]]) -> Iterator[PartitionObject]:
@@ -95,7 +95,7 @@ def _partitions(conn: Connection, table: TableObject, rows: Sequence[Row[Any]]) 
 
 
 def _storages(conn: Connection, ids: Collection[int]) -> dict[int, StorageDescriptor]:
-    """Returns the storage descriptors with these ids, as many as one statement takes."""
+    """Returns the storage descriptors with these ids, which must fit into one statement."""
     query = select(SDS, *(column for column in SERDES.c if column.name != "SERDE_ID"))
     rows = conn.execute(query.outerjoin(SERDES, SERDES.c.SERDE_ID == SDS.c.SERDE_ID).where(SDS.c.SD_ID.in_(ids))).all()
     of_column = (COLUMNS_V2.c.COLUMN_NAME, COLUMNS_V2.c.TYPE_NAME, COLUMNS_V2.c.COMMENT)
@@ -143,20 +143,20 @@ def _children(
 ) -> defaultdict[int, list[tuple[Any, ...]]]:
     """Returns ``columns`` of the rows of each owner, in the order of INTEGER_IDX."""
     query = select(owner, *columns).where(owner.in_(ids)).order_by(owner, owner.table.c.INTEGER_IDX)
-    return _grouped(conn, query)
+    return _rows_by_owner(conn, query)
 
 
 def _parameters(conn: Connection, owner: Column[int], ids: Collection[int]) -> defaultdict[int, dict[str, str]]:
     table: SqlTable = owner.table
-    found = _grouped(conn, select(owner, table.c.PARAM_KEY, table.c.PARAM_VALUE).where(owner.in_(ids)))
+    pairs_by_owner = _rows_by_owner(conn, select(owner, table.c.PARAM_KEY, table.c.PARAM_VALUE).where(owner.in_(ids)))
     parameters: defaultdict[int, dict[str, str]] = defaultdict(dict)
-    for one, pairs in found.items():
-        parameters[one] = {key: value or "" for key, value in pairs}
+    for number, pairs in pairs_by_owner.items():
+        parameters[number] = {key: value or "" for key, value in pairs}
     return parameters
 
 
-def _grouped(conn: Connection, query: Select[Any]) -> defaultdict[int, list[tuple[Any, ...]]]:
-    found: defaultdict[int, list[tuple[Any, ...]]] = defaultdict(list)
+def _rows_by_owner(conn: Connection, query: Select[Any]) -> defaultdict[int, list[tuple[Any, ...]]]:
+    by_owner: defaultdict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for owner, *values in conn.execute(query):
-        found[owner].append(tuple(values))
-    return found
+        by_owner[owner].append(tuple(values))
+    return by_owner

@@ -19,11 +19,11 @@ MESSAGE_FORMAT = "gzip(json-2.0)"  #: of Hive 4's ``GzipJSONMessageEncoder``, th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event that has no number and no time yet.
+    """An event without number and time, which it gets when it is written.
 
     Attributes:
         type: Hive's name, of ``EventMessage.EventType``.
-        body: the message's own fields; those of every message, time and server, are added when it is written.
+        body: the fields of this kind of message; time and server are added when it is written.
     """
 
     type: str
@@ -40,12 +40,12 @@ class Event:
 
 
 def txn_opened(txn: TxnId) -> Event:
-    """Returns the event of a transaction that begins: replication opens one of its own for it."""
+    """Returns the event of the start of a transaction, for which replication opens its own one."""
     return Event(type="OPEN_TXN", body={"txnIds": None, "fromTxnId": txn, "toTxnId": txn})
 
 
 def write_id_allocated(txn: TxnId, database: str, table: str, write_id: WriteId) -> Event:
-    """Returns the event by which others know whose write ID it is, and how the table's write IDs run on."""
+    """Returns the event that names the transaction of a new write ID of a table."""
     return Event(
         type="ALLOC_WRITE_ID_EVENT",
         database=database,
@@ -55,7 +55,7 @@ def write_id_allocated(txn: TxnId, database: str, table: str, write_id: WriteId)
 
 
 def txn_committed(txn: TxnId, databases: Sequence[str], write_ids: Sequence[WriteId]) -> Event:
-    """Returns the event of a commit; what was written, its reader asks for in TXN_WRITE_NOTIFICATION_LOG."""
+    """Returns the event of a commit; its readers look for the writes in TXN_WRITE_NOTIFICATION_LOG."""
     unused = dict.fromkeys(("tables", "partitions", "tableObjs", "partitionObjs", "files"))
     return Event(
         type="COMMIT_TXN", body={"txnid": txn, "writeIds": list(write_ids), "databases": list(databases), **unused}
@@ -63,12 +63,12 @@ def txn_committed(txn: TxnId, databases: Sequence[str], write_ids: Sequence[Writ
 
 
 def txn_aborted(txn: TxnId, databases: Sequence[str], write_ids: Sequence[WriteId]) -> Event:
-    """Returns the event of an abort, by which others know that they will never see these write IDs."""
+    """Returns the event of an abort: nobody will ever see these write IDs."""
     return Event(type="ABORT_TXN", body={"txnid": txn, "dbsUpdated": list(databases), "writeIds": list(write_ids)})
 
 
 def partitions_added(table: TableObject, partitions: Sequence[PartitionObject]) -> Event:
-    """Returns the event of partitions that come into the catalog, with the objects that a client of Hive's gets."""
+    """Returns the event of new partitions, with the objects that a client of Hive's metastore gets."""
     keys = [key.name for key in table.partition_keys]
     return Event(
         type="ADD_PARTITION",
@@ -87,7 +87,7 @@ def partitions_added(table: TableObject, partitions: Sequence[PartitionObject]) 
 
 
 def compaction_committed(entry: Entry, txn: TxnId) -> Event:
-    """Returns the event by which others drop their lists of files of what ``entry`` compacted (HIVE-24329)."""
+    """Returns the event of a compaction, after which others drop their cached lists of files (HIVE-24329)."""
     database, table = entry.entity.database, entry.entity.table
     return Event(
         type="COMMIT_COMPACTION_EVENT",

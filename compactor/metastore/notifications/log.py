@@ -1,6 +1,6 @@
-"""Writes events into Hive's notification log with the database transaction that makes them true.
+"""Writes events into Hive's notification log, in the database transaction that makes them true.
 
-Only where Hive itself writes them: its first event advances ``NOTIFICATION_SEQUENCE``.
+It does so only where Hive writes events too, whose first one advances ``NOTIFICATION_SEQUENCE``.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from compactor.database.clock import now_ms
 from compactor.database.savepoint import savepoint
 from compactor.metastore.notifications.events import MESSAGE_FORMAT, Event
 from compactor.metastore.notifications.notification_tables import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
-from compactor.metastore.notifications.write_events import Told, Write, read_told
+from compactor.metastore.notifications.write_events import CommitNews, Write, read_news
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.sequences import draw
 from compactor.metastore.schema.tables import CATALOG
 
 _log = logging.getLogger(__name__)
-Making: TypeAlias = Callable[[Connection], Sequence[Event]]  #: makes events of what a database transaction has written
+EventMaker: TypeAlias = Callable[[Connection], Sequence[Event]]  #: makes the events of a database transaction
 _NEXT = select(NOTIFICATION_SEQUENCE.c.NEXT_EVENT_ID)
 
 
@@ -30,11 +30,11 @@ class Notifications:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._is_readable: bool | None = None  # None until somebody has looked
-        self._said: set[str] = set()
+        self._is_readable: bool | None = None  # None until the first check
+        self._logged_reasons: set[str] = set()
 
     def is_written(self, conn: Connection) -> bool:
-        """Returns true if this metastore has a listener that writes the log: it has given out numbers of events."""
+        """Returns true if this metastore has a listener that writes the log, as numbers of events have been drawn."""
         if self._is_readable is None and not inspect(conn).has_table(NOTIFICATION_SEQUENCE.name):
             self._is_readable = False
         if self._is_readable is False:
@@ -43,32 +43,31 @@ class Notifications:
         self._is_readable = True
         return (number or 0) > 1
 
-    def write(self, conn: Connection, making: Making) -> None:
-        """Writes the events that ``making`` returns, in their order, if Hive writes such events here; they are visible once
-        ``conn`` commits.
+    def write(self, conn: Connection, make_events: EventMaker) -> None:
+        """Writes the events of ``make_events``, in their order, if Hive writes events here.
 
-        Last in a transaction: as in Hive, numbers are drawn under the lock of the sequence's only row, which is then
-        held until the commit. An error leaves the log as it is, is logged once, and keeps nothing from being committed.
+        Call it last in a transaction: as in Hive, numbers are drawn under the lock of the sequence's only row, which
+        lasts until the commit. An error leaves the log as it is and is logged once; the transaction still commits.
         """
-        is_written = self._looked(conn)
+        is_written = self._is_known_to_be_written(conn)
         if is_written is False:
             return
-        with savepoint(conn, "compactor_notifications", self._say):
-            if (is_written or self.is_written(conn)) and (events := making(conn)):
+        with savepoint(conn, "compactor_notifications", self._log_failure):
+            if (is_written or self.is_written(conn)) and (events := make_events(conn)):
                 self._write(conn, events)
 
-    def read(self, conn: Connection, writes: Sequence[Write]) -> Told | None:
-        """Returns what a commit tells of ``writes``; None if nothing is told here, or an error keeps it from being read."""
-        is_written = self._looked(conn) if writes else False
+    def read(self, conn: Connection, writes: Sequence[Write]) -> CommitNews | None:
+        """Returns the news of ``writes``; None if Hive writes no events here, or after an error."""
+        is_written = self._is_known_to_be_written(conn) if writes else False
         if is_written is False:
             return None
-        with savepoint(conn, "compactor_notifications", self._say):
+        with savepoint(conn, "compactor_notifications", self._log_failure):
             if is_written or self.is_written(conn):
-                return read_told(conn, writes)
+                return read_news(conn, writes)
         return None
 
-    def _looked(self, conn: Connection) -> bool | None:
-        """Returns ``is_written`` where a look is no risk for what ``conn`` has done so far; None where it may fail."""
+    def _is_known_to_be_written(self, conn: Connection) -> bool | None:
+        """Returns ``is_written`` if finding out cannot fail and so undo the work of ``conn``; else None."""
         if not self._dialect.announces:
             return False
         return None if self._is_readable is None else self.is_written(conn)
@@ -94,13 +93,13 @@ class Notifications:
         ]
         conn.execute(insert(NOTIFICATION_LOG), rows)
 
-    def _say(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        if reason not in self._said:
-            self._said.add(reason)
+        if reason not in self._logged_reasons:
+            self._logged_reasons.add(reason)
             _log.warning(
-                "Hive's notification log is left as it is: %s: %s; whoever follows it, as Impala's catalog does, does not "
-                "learn of this by itself (rights: docs/production.md)",
+                "Hive's notification log is left as it is: %s: %s; programs that follow it, such as Impala's "
+                "catalog, do not learn of this change (rights: docs/production.md)",
                 type(error).__name__,
                 reason,
             )

@@ -1,7 +1,7 @@
-"""Events of transactions that write: their start with their first write ID, each write ID, and their end.
+"""Events of transactions that write: their start with the first write ID, each write ID, and their end.
 
-In the order and in the database transactions in which Hive tells it. Write IDs are told as they are allocated: replication
-gives the same ones to its copy of the table, one after the other, and Impala takes those that it was not told of for open.
+Order and database transactions are those of Hive. Each write ID gets its event when it is allocated: replication allocates
+the same ones to its copy of the table, one after the other, and Impala takes a write ID without an event for open.
 """
 
 from __future__ import annotations
@@ -16,51 +16,53 @@ from compactor.compaction.entry import Entry
 from compactor.database.parts import parts
 from compactor.metastore.notifications import events
 from compactor.metastore.notifications.events import Event
-from compactor.metastore.notifications.log import Making
-from compactor.metastore.notifications.write_events import Told, log_writes
+from compactor.metastore.notifications.log import EventMaker
+from compactor.metastore.notifications.write_events import CommitNews, log_writes
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import TXN_TO_WRITE_ID
 
 _AT_ONCE = 1000  #: transactions in one statement
 
 
-def allocated(txn: TxnId, database: str, table: str, write_id: WriteId) -> Making:
-    """Tells of a write ID that this database transaction has allocated, and of ``txn`` if it is its first."""
+def on_allocation(txn: TxnId, database: str, table: str, write_id: WriteId) -> EventMaker:
+    """Makes the event of a newly allocated write ID, after that of the start of ``txn`` if it is its first one."""
 
     def make(conn: Connection) -> list[Event]:
         is_first = len(_write_ids(conn, [txn])[txn]) == 1
-        told = events.write_id_allocated(txn, database, table, write_id)
-        return [events.txn_opened(txn), told] if is_first else [told]
+        event = events.write_id_allocated(txn, database, table, write_id)
+        return [events.txn_opened(txn), event] if is_first else [event]
 
     return make
 
 
-def allocated_all(write_ids: Mapping[TxnId, WriteId], database: str, table: str) -> Making:
-    """Tells of several write IDs that this database transaction has allocated, as ``allocated`` does of each."""
+def on_allocations(write_ids: Mapping[TxnId, WriteId], database: str, table: str) -> EventMaker:
+    """Makes the events of several newly allocated write IDs; see ``on_allocation``."""
 
     def make(conn: Connection) -> list[Event]:
         return [
-            event for txn, write_id in write_ids.items() for event in allocated(txn, database, table, write_id)(conn)
+            event
+            for txn, write_id in write_ids.items()
+            for event in on_allocation(txn, database, table, write_id)(conn)
         ]
 
     return make
 
 
-def committed(txn: TxnId, dialect: Dialect, told: Told | None = None) -> Making:
-    """Tells of the commit of ``txn``, and what it wrote, if it has a write ID."""
+def on_commit(txn: TxnId, dialect: Dialect, news: CommitNews | None = None) -> EventMaker:
+    """Makes the events of the commit of ``txn`` and of its writes, if it has a write ID."""
 
     def make(conn: Connection) -> list[Event]:
         ended = _commits(_write_ids(conn, [txn]))
-        if told is None or not ended:
+        if news is None or not ended:
             return ended
-        log_writes(conn, dialect, txn, told.rows)
-        return [*told.events, *ended]
+        log_writes(conn, dialect, txn, news.rows)
+        return [*news.events, *ended]
 
     return make
 
 
-def aborted(txns: Collection[TxnId]) -> Making:
-    """Tells that those of ``txns`` that have write IDs are aborted."""
+def on_abort(txns: Collection[TxnId]) -> EventMaker:
+    """Makes the events of the aborts of those ``txns`` that have write IDs."""
 
     def make(conn: Connection) -> list[Event]:
         return [
@@ -71,22 +73,25 @@ def aborted(txns: Collection[TxnId]) -> Making:
     return make
 
 
-def compactions_committed(entries: Sequence[tuple[Entry, TxnId]], known: Collection[TxnId]) -> Making:
-    """Tells of the commit of compactions.
+def on_compaction_commits(entries: Sequence[tuple[Entry, TxnId]], announced: Collection[TxnId]) -> EventMaker:
+    """Makes the events of the commits of compactions.
 
     Args:
-        known: those of their transactions whose write IDs were told of as they were allocated. Others have got theirs in
-            this database transaction, for statistics.
+        announced: transactions whose write IDs already have events. The others got their write IDs in this database
+            transaction, for statistics.
     """
 
     def make(conn: Connection) -> list[Event]:
         ids = _write_ids(conn, [txn for _, txn in entries])
-        made: list[Event] = []
+        all_events: list[Event] = []
         for entry, txn in entries:
-            if ids[txn] and txn not in known:
-                made += [events.txn_opened(txn), *(events.write_id_allocated(txn, *one) for one in ids[txn])]
-            made += [*_commits({txn: ids[txn]}), events.compaction_committed(entry, txn)]
-        return made
+            if ids[txn] and txn not in announced:
+                all_events += [
+                    events.txn_opened(txn),
+                    *(events.write_id_allocated(txn, *allocation) for allocation in ids[txn]),
+                ]
+            all_events += [*_commits({txn: ids[txn]}), events.compaction_committed(entry, txn)]
+        return all_events
 
     return make
 
@@ -103,11 +108,11 @@ def _commits(ids: _WriteIds) -> list[Event]:
 
 
 def _write_ids(conn: Connection, txns: Collection[TxnId]) -> defaultdict[TxnId, list[tuple[str, str, WriteId]]]:
-    """Returns database, table and write ID of each table into which ``txns`` may have written, by their names."""
+    """Returns the write IDs of ``txns`` with their database and table, sorted by these names."""
     columns = TXN_TO_WRITE_ID.c
-    found: defaultdict[TxnId, list[tuple[str, str, WriteId]]] = defaultdict(list)
-    for some in parts(sorted(txns), _AT_ONCE):
-        query = select(TXN_TO_WRITE_ID).where(columns.T2W_TXNID.in_(some))
+    write_ids: defaultdict[TxnId, list[tuple[str, str, WriteId]]] = defaultdict(list)
+    for batch in parts(sorted(txns), _AT_ONCE):
+        query = select(TXN_TO_WRITE_ID).where(columns.T2W_TXNID.in_(batch))
         for row in conn.execute(query.order_by(columns.T2W_TXNID, columns.T2W_DATABASE, columns.T2W_TABLE)):
-            found[TxnId(row.T2W_TXNID)].append((row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID)))
-    return found
+            write_ids[TxnId(row.T2W_TXNID)].append((row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID)))
+    return write_ids

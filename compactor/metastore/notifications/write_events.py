@@ -1,5 +1,7 @@
-"""The writes of a program's transaction, as its commit tells them: partitions that are new, and rows of
-TXN_WRITE_NOTIFICATION_LOG, by which Impala's catalog reloads what has new files and Hive's replication copies them."""
+"""The news of the writes of a program's transaction: new partitions, and rows of TXN_WRITE_NOTIFICATION_LOG.
+
+By these rows Impala's catalog reloads tables with new files, and Hive's replication copies the files.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ class Write:
 
     entity: Entity
     write_id: WriteId
-    files: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: their names, by base or delta
-    is_new: bool = False  #: the partition comes into the catalog with this transaction
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)  #: names of files by base or delta
+    is_new: bool = False  #: this transaction adds the partition to the catalog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +47,17 @@ class WriteRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """The news of a transaction's commit besides the commit itself."""
+class CommitNews:
+    """Events and rows that go with the event of a commit."""
 
     events: tuple[Event, ...] = ()
     rows: tuple[WriteRow, ...] = ()
 
 
-def read_told(conn: Connection, writes: Sequence[Write]) -> Told:
-    """Returns what is told of ``writes``. A table or partition that is gone by now has nothing to be told of.
+def read_news(conn: Connection, writes: Sequence[Write]) -> CommitNews:
+    """Returns the news of ``writes``; tables and partitions that no longer exist are left out.
 
-    Read before the commit takes TXN_LOCK_TBL; the locks of whoever writes keep the objects as they are.
+    Read it before the commit locks TXN_LOCK_TBL. The locks of the writing transaction keep the objects as they are.
     """
     by_table: defaultdict[tuple[str, str], list[Write]] = defaultdict(list)
     for write in writes:
@@ -65,11 +67,13 @@ def read_told(conn: Connection, writes: Sequence[Write]) -> Told:
     for (database, name), of_table in sorted(by_table.items()):
         table = read_table(conn, database, name)
         if table is not None:
-            parts = read_partitions(conn, table, [one.entity.partition for one in of_table if one.entity.partition])
-            new = [parts[p] for one in of_table if one.is_new and (p := one.entity.partition) in parts]
+            parts = read_partitions(
+                conn, table, [write.entity.partition for write in of_table if write.entity.partition]
+            )
+            new = [parts[p] for write in of_table if write.is_new and (p := write.entity.partition) in parts]
             events += [partitions_added(table, new)] if new else []
             rows += _rows(table, parts, of_table)
-    return Told(events=tuple(events), rows=tuple(rows))
+    return CommitNews(events=tuple(events), rows=tuple(rows))
 
 
 def _rows(table: TableObject, parts: Mapping[str, PartitionObject], writes: Sequence[Write]) -> Iterator[WriteRow]:
@@ -83,14 +87,18 @@ def _rows(table: TableObject, parts: Mapping[str, PartitionObject], writes: Sequ
                 table=text,
                 partition=None if part is None else partition_text(part),
                 files=_BETWEEN_FILES.join(
-                    _encoded(location, directory, name) for directory, names in write.files.items() for name in names
+                    _encode_file(location, directory, name)
+                    for directory, names in write.files.items()
+                    for name in names
                 ),
             )
 
 
-def _encoded(location: str, directory: str, name: str) -> str:
-    """Returns a file as Hive's ``ReplChangeManager`` encodes it: URI, checksum, place of a copy, and the directory that it
-    belongs into; nothing is known of the second and third."""
+def _encode_file(location: str, directory: str, name: str) -> str:
+    """Returns a file in the form of Hive's ``ReplChangeManager``: URI, checksum, place of a copy, directory.
+
+    Checksum and copy stay empty: ``hdfs://n/t/delta_1_1/bucket_00000###delta_1_1``.
+    """
     return f"{location.rstrip('/')}/{directory}/{name}###{directory}"
 
 

@@ -1,4 +1,4 @@
-"""Entries ready for cleaning: those that are due, the cleaner that takes them, and how they end."""
+"""Entries that are ready for cleaning: which are due, which cleaner takes them, how they end."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _READY = State.READY_FOR_CLEANING.value
 _RETRIES = select(CQ.CQ_ID, CQ.CQ_DATABASE, CQ.CQ_TABLE, CQ.CQ_PARTITION).where(
     CQ.CQ_TYPE == CompactionType.ABORT_CLEANUP.value, CQ.CQ_STATE == _READY
 )
-_NOBODY = -1  #: CQ_CLEANER_START where no cleaner is at work (Hive's ``clearCleanerStart``)
+_NOBODY = -1  #: CQ_CLEANER_START without a cleaner (Hive's ``clearCleanerStart``)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedEntry:
-    """An entry of which nothing is left to clean.
+    """An entry that is completely cleaned.
 
     Attributes:
-        forgotten: aborted write IDs whose components go, since none of their files is in storage.
-        all_below: those of every write ID up to the entry's highest go.
-        has_aborted: false if its entity is known to have no component of an aborted transaction.
+        forgotten: aborted write IDs without files in storage, whose components are deleted.
+        all_below: components of all write IDs up to the entry's highest are deleted.
+        has_aborted: false if its entity certainly has no component of an aborted transaction.
     """
 
     entry: Entry
@@ -81,7 +81,7 @@ class Cleaning:
         ]
 
     def backing_off(self, now: int) -> list[Entry]:
-        """Returns the entries that could not be cleaned and wait until ``next_cleaning``; ``now`` is epoch ms."""
+        """Returns the entries that wait for ``next_cleaning`` after a failed attempt; ``now`` is epoch ms."""
         return [entry for entry in self._ready_rows() if next_cleaning(entry) > now]
 
     def _ready_rows(self) -> list[Entry]:
@@ -93,23 +93,23 @@ class Cleaning:
         """Checks that the entry is still in the queue, ready for cleaning.
 
         Raises:
-            LostClaim: it is not: another cleaner has ended it.
+            LostClaim: another cleaner has ended it.
         """
         if entry.id not in self.still_ready([entry]):
             raise no_longer_ready(entry)
 
     def still_ready(self, entries: Collection[Entry]) -> frozenset[int]:
-        """Returns the ids of those of ``entries`` that are still in the queue, ready for cleaning."""
+        """Returns the ids of the ``entries`` that are still in the queue, ready for cleaning."""
         waits = select(CQ.CQ_ID).where(CQ.CQ_ID.in_([entry.id for entry in entries]), CQ.CQ_STATE == _READY)
         with self._table.database.read() as conn:
             return frozenset(conn.execute(waits).scalars())
 
     @retried
     def take(self, entries: Sequence[Entry], lease_ms: int) -> list[Entry]:
-        """Records that a cleaner is at work on these entries from now on, and returns those that no other has.
+        """Takes those of the entries for a cleaner that no other cleaner has, and returns them.
 
-        Nothing depends on it but that several cleaners do not do the same work: one that has not ended or let go an
-        entry within ``lease_ms`` counts as dead.
+        This only keeps cleaners from doing the same work. A cleaner that has not ended or released an entry within
+        ``lease_ms`` counts as dead.
         """
         with self._table.changing() as conn:
             rows = self._table.locked_all(conn, [entry.id for entry in entries])
@@ -119,8 +119,8 @@ class Cleaning:
         return free
 
     @retried
-    def let_go(self, entries: Sequence[Entry]) -> None:
-        """Records that no cleaner is at work on these entries any longer."""
+    def release(self, entries: Sequence[Entry]) -> None:
+        """Records that no cleaner works on these entries any more."""
         if entries:
             with self._table.changing() as conn:
                 self._set_start(conn, entries, _NOBODY)
@@ -145,7 +145,7 @@ class Cleaning:
                 "CQ_RETRY_RETENTION": retention_ms,
                 "CQ_ERROR_MESSAGE": error,
             }
-            self._table.change(conn, _ready(entry), values)
+            self._table.change(conn, _check_ready(entry), values)
 
     def mark_cleaned(self, entry: Entry, forgotten_write_ids: Collection[WriteId], *, all_below: bool) -> None:
         """Moves a clean entry to the history; see ``mark_all_cleaned``.
@@ -159,29 +159,29 @@ class Cleaning:
 
     @retried
     def mark_all_cleaned(self, cleaned: Sequence[CleanedEntry]) -> dict[int, LostClaim]:
-        """Moves clean entries to the history; the writes that they covered are no longer a reason to compact.
+        """Moves clean entries to the history, and deletes the records of the writes that they covered.
 
-        Components of aborted transactions go once none of their files is in storage. Only each entity's own rows go: a
-        table without partition name never takes the rows of its partitions along.
+        Those writes are no reason to compact any more. Components of aborted transactions without files in storage are
+        deleted too. Rows of a table without a partition name never stand for its partitions.
 
         Returns:
-            an error for each entry whose row is no longer ready for cleaning, by its id; nothing is done for it.
+            an error for each entry whose row is no longer ready for cleaning, by id; such an entry is skipped.
         """
         with self._table.changing() as conn:
-            rows = self._locked_rows(conn, [one.entry.id for one in cleaned])
-            held = [one for one in cleaned if _is_as_known(one.entry, rows.get(one.entry.id))]
-            ended = [one.entry for one in held if one.entry.type is not CompactionType.ABORT_CLEANUP]
+            rows = self._locked_rows(conn, [clean.entry.id for clean in cleaned])
+            matching = [clean for clean in cleaned if _is_as_known(clean.entry, rows.get(clean.entry.id))]
+            ended = [clean.entry for clean in matching if clean.entry.type is not CompactionType.ABORT_CLEANUP]
             self._add_history(conn, [rows[entry.id] for entry in ended])
-            conn.execute(delete(COMPACTION_QUEUE).where(CQ.CQ_ID.in_([one.entry.id for one in held])))
+            conn.execute(delete(COMPACTION_QUEUE).where(CQ.CQ_ID.in_([clean.entry.id for clean in matching])))
             self._delete_retries(conn, {entry.entity for entry in ended})
             names = {entry.id: self._recorded_forms(conn, entry.entity) for entry in ended}
             _forget_completed(conn, ended, names)
-            for one in held:
-                if one.has_aborted:
-                    upto = one.entry.highest_write_id if one.all_below else None
-                    components.forget_aborted(conn, self._table.dialect, one.entry.entity, one.forgotten, upto)
-        kept = {one.entry.id for one in held}
-        return {one.entry.id: no_longer_ready(one.entry) for one in cleaned if one.entry.id not in kept}
+            for clean in matching:
+                if clean.has_aborted:
+                    upto = clean.entry.highest_write_id if clean.all_below else None
+                    components.forget_aborted(conn, self._table.dialect, clean.entry.entity, clean.forgotten, upto)
+        done = {clean.entry.id for clean in matching}
+        return {clean.entry.id: no_longer_ready(clean.entry) for clean in cleaned if clean.entry.id not in done}
 
     def _locked_rows(self, conn: Connection, ids: Collection[int]) -> dict[int, Mapping[str, Any]]:
         query = self._table.dialect.for_update(select(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(ids)).order_by(CQ.CQ_ID))
@@ -193,18 +193,18 @@ class Cleaning:
         now = now_ms(conn)
         ended = {row["CQ_ID"]: history_row(row, State.SUCCEEDED, now, None) for row in rows}
         self._table.rows.keep(
-            {number: {name: value for name, value in one.items() if value is not None} for number, one in ended.items()}
+            {number: {name: value for name, value in row.items() if value is not None} for number, row in ended.items()}
         )
-        stored = [self._table.rows.stored(COMPLETED_COMPACTIONS, one) for one in ended.values()]
+        stored = [self._table.rows.stored(COMPLETED_COMPACTIONS, row) for row in ended.values()]
         conn.execute(insert(COMPLETED_COMPACTIONS), stored)
 
     def _delete_retries(self, conn: Connection, entities: Collection[Entity]) -> None:
-        """Deletes the rows by which Hive's cleaner waits to remove aborted writes of the same entities once more."""
-        found = {
+        """Deletes the rows with which Hive's cleaner retries to remove aborted writes of the same entities."""
+        retries = {
             row.CQ_ID: Entity(database=row.CQ_DATABASE, table=row.CQ_TABLE, partition=row.CQ_PARTITION)
             for row in conn.execute(_RETRIES)
         }
-        gone = [number for number, entity in found.items() if entity in entities]
+        gone = [number for number, entity in retries.items() if entity in entities]
         if gone:
             conn.execute(delete(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(gone), CQ.CQ_STATE == _READY))
 
@@ -213,23 +213,23 @@ class Cleaning:
 
 
 def next_cleaning(entry: Entry) -> int:
-    """Returns the epoch ms at which a cleaner looks at the entry again; 0 if it may do so now."""
+    """Returns when a cleaner may try the entry again (epoch ms); 0 for now."""
     return max(entry.cleaner_start or 0, entry.commit_time or 0) + entry.retry_retention if entry.retry_retention else 0
 
 
 def no_longer_ready(entry: Entry) -> LostClaim:
     """Returns the error for an entry that another cleaner has ended."""
-    return LostClaim(f"compaction {entry.id} is no longer ready for cleaning; somebody else has ended it")
+    return LostClaim(f"compaction {entry.id} is no longer ready for cleaning; another cleaner has ended it")
 
 
-def _ready(entry: Entry) -> Entry:
+def _check_ready(entry: Entry) -> Entry:
     if entry.state is not State.READY_FOR_CLEANING:
         raise LostClaim(f"compaction {entry.id} is {entry.state.label}; only one ready for cleaning is cleaned")
     return entry
 
 
 def _is_free(current: Entry | None, now: int, lease_ms: int) -> bool:
-    """Returns true if the entry waits for a cleaner, by its row as it is now. One that backs off has its own time."""
+    """Returns true if a cleaner may take the entry now, by its current row."""
     if current is None or current.state is not State.READY_FOR_CLEANING:
         return False
     if current.retry_retention:
@@ -243,8 +243,11 @@ def _is_as_known(entry: Entry, row: Mapping[str, Any] | None) -> bool:
 
 
 def _forget_completed(conn: Connection, ended: Iterable[Entry], names: Mapping[int, Sequence[str | None]]) -> None:
-    """Deletes COMPLETED_TXN_COMPONENTS up to each entry's highest write ID; rows of Trino have none and go by mapping, or,
-    once that is gone, too, if their transaction is older than the compaction's."""
+    """Deletes COMPLETED_TXN_COMPONENTS up to each entry's highest write ID.
+
+    Rows of Trino have no write ID: the mapping of their transaction decides. Without a mapping they go if their
+    transaction is older than the compaction's.
+    """
     whole: list[dict[str, Any]] = []
     parts: list[dict[str, Any]] = []
     for entry in ended:
@@ -277,6 +280,6 @@ def _completed(*, in_partition: bool) -> Delete:
         partition == bindparam("of_partition") if in_partition else partition.is_(None),
         or_(
             write_id <= bindparam("of_highest"),
-            write_id.is_(None) & (columns.CTC_TXNID < bindparam("of_txn")),  # it ended long ago
+            write_id.is_(None) & (columns.CTC_TXNID < bindparam("of_txn")),  # an old transaction
         ),
     )

@@ -1,4 +1,4 @@
-"""The one critical section of compactions, and what is known about a commit afterwards."""
+"""The critical section in which compactions commit, and questions about a commit afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from compactor.database.clock import now_ms
 from compactor.database.prepared import send_all
 from compactor.metastore.catalog.locations import must_be_same_place, places_by_id
 from compactor.metastore.notifications.log import Notifications
-from compactor.metastore.notifications.transaction_events import compactions_committed
+from compactor.metastore.notifications.transaction_events import on_compaction_commits
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.queue_rows import CQ
 from compactor.metastore.queue.queue_table import QueueTable, must_be_open, must_be_ours
@@ -49,7 +49,7 @@ _WORKED_ON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """An entry whose output is about to be named, and the table and partition as they were read."""
+    """An entry whose output is about to get its name, with table and partition as they were read."""
 
     entry: Entry
     worker_id: str
@@ -62,7 +62,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committing:
-    """An entry that is proven to be ours, with an open transaction, while the body of ``committing_all`` runs."""
+    """An entry that is ours and has an open transaction, while the body of ``committing_all`` runs."""
 
     entry_id: int
     txn: TxnId
@@ -80,66 +80,71 @@ class Commits:
 
     @contextmanager
     def committing_all(self, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
-        """The one critical section of compactions: the body names their outputs, the end commits (PROTOCOL 5).
+        """Runs the critical section of compactions: the body names their outputs, the end commits (PROTOCOL 5).
 
-        Checked on entry, for each: its transaction is open (and stays locked), the queue row is working and ours, table
-        and partition are those that were read, at the same location, and the table has allocated the write IDs that
-        were compacted. If any of this does not hold, the entry maps to a ``LostClaim``, and the body must not name its
-        output. On exit the transactions of the others commit and their entries become ready for cleaning, all or none, and
-        Hive's notification log tells of them where it is kept.
-        If the body raises, everything is rolled back. The body must not touch a database. Statistics that were given are
-        written with the commit, or left as they are.
+        On entry it checks each entry: its transaction is open, and stays locked; the queue row is working and ours; table
+        and partition are still the same, at the same location; the table has allocated the compacted write IDs. An entry
+        that fails a check maps to a ``LostClaim``, and the body must not name its output.
+
+        On exit the other transactions commit and their entries become ready for cleaning, all or none. Events go to
+        Hive's notification log where it is in use. Statistics of the commits are written too, or stay as they are. If
+        the body raises, everything is rolled back. The body must not touch a database.
 
         Raises:
             CommitUnknown: the answer to the commit was lost, for all of them.
         """
-        found: dict[int, Committing | LostClaim] = {}
+        checked: dict[int, Committing | LostClaim] = {}
         with self._table.changing() as conn:
             txns = txn_rows.locked_rows(conn, self._table.dialect, [commit.txn for commit in commits])
             rows = self._table.locked_all(conn, [commit.entry.id for commit in commits])
             catalog = _Catalog.read(conn, commits, rows.values())
             for commit in commits:
                 try:
-                    current = _ours(commit, txns.get(commit.txn), rows.get(commit.entry.id))
-                    found[commit.entry.id] = catalog.unchanged(conn, commit, current)
+                    current = _check_claim(commit, txns.get(commit.txn), rows.get(commit.entry.id))
+                    checked[commit.entry.id] = catalog.check(conn, commit, current)
                 except LostClaim as error:
-                    found[commit.entry.id] = error
-            yield MappingProxyType(found)
-            held = {number: one for number, one in found.items() if isinstance(one, Committing)}
-            if not held:
+                    checked[commit.entry.id] = error
+            yield MappingProxyType(checked)
+            proven = {number: entry for number, entry in checked.items() if isinstance(entry, Committing)}
+            if not proven:
                 return
             refresh = Refresh(statistics=self._statistics, conn=conn)
-            refresh.read([_subject(one, one.statistics) for one in commits if one.entry.id in held and one.statistics])
+            refresh.read(
+                [
+                    _subject(commit, commit.statistics)
+                    for commit in commits
+                    if commit.entry.id in proven and commit.statistics
+                ]
+            )
             self._table.dialect.lock_transactions(conn, exclusive=True)
             refresh.write()
             newest = self._table.dialect.newest(conn)
             rebalances = {
-                one.txn for one in held.values() if txns[one.txn].type is txn_rows.TxnType.REBALANCE_COMPACTION
+                entry.txn for entry in proven.values() if txns[entry.txn].type is txn_rows.TxnType.REBALANCE_COMPACTION
             }
             for txn in sorted(rebalances):
                 txn_rows.write_set(conn, txn, newest)
-            txn_rows.mark_committed(conn, self._table.dialect, [one.txn for one in held.values()])
+            txn_rows.mark_committed(conn, self._table.dialect, [entry.txn for entry in proven.values()])
             values = {
                 "CQ_STATE": State.READY_FOR_CLEANING.value,
                 "CQ_WORKER_ID": None,
                 "CQ_NEXT_TXN_ID": newest,
                 "CQ_COMMIT_TIME": now_ms(conn),
-                "CQ_ERROR_MESSAGE": None,  # workers that it has lost
+                "CQ_ERROR_MESSAGE": None,  # the count of its lost workers
             }
-            for number in held:
+            for number in proven:
                 states.check(number, rows[number].state, State.READY_FOR_CLEANING)
-            ready = [rows[number] for number in held]
-            self._ready_to_clean(conn, ready, values)
-            told = [(one, held[one.id].txn) for one in ready]
-            self._notifications.write(conn, compactions_committed(told, known=rebalances))
+            ready = [rows[number] for number in proven]
+            self._mark_ready(conn, ready, values)
+            ready_txns = [(entry, proven[entry.id].txn) for entry in ready]
+            self._notifications.write(conn, on_compaction_commits(ready_txns, announced=rebalances))
         if not self._table.rows.is_whole:
-            # Only once the commit is certain: if the row goes back to ``i``, these values would be taken for those of
-            # its next compaction.
-            for number in held:
+            # Kept only after the commit. If the row went back to ``i``, its next compaction would inherit the values.
+            for number in proven:
                 self._keep_result(number, values)
 
     def committed(self, entry: Entry, txn: TxnId) -> bool:
-        """Returns true if ``txn`` is known to have committed the compaction of ``entry``, after the answer was lost.
+        """Returns true if ``txn`` has certainly committed the compaction of ``entry``; for a lost answer.
 
         Raises:
             NotFound: the entry is neither in the queue nor in the history.
@@ -165,22 +170,26 @@ class Commits:
             return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == entry.txn_id)).scalar()
 
     def txn_states(self, entries: Collection[Entry]) -> dict[int, str | None]:
-        """Returns ``txn_state`` of each of ``entries``, by its id, in one statement."""
+        """Returns ``txn_state`` of each of ``entries`` by id, in one statement."""
         forgets = not self._table.dialect.remembers_commits
         over = (State.READY_FOR_CLEANING, State.SUCCEEDED)
-        asked = {e.txn_id for e in entries if e.txn_id is not None and not (forgets and e.state in over)}
-        found: dict[TxnId, str] = {}
-        if asked:
+        txns = {e.txn_id for e in entries if e.txn_id is not None and not (forgets and e.state in over)}
+        states_by_txn: dict[TxnId, str] = {}
+        if txns:
             with self._table.database.read() as conn:
-                query = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID.in_(sorted(asked)))
-                found = {TxnId(row.TXN_ID): row.TXN_STATE for row in conn.execute(query)}
+                query = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID.in_(sorted(txns)))
+                states_by_txn = {TxnId(row.TXN_ID): row.TXN_STATE for row in conn.execute(query)}
         return {
-            e.id: None if e.txn_id is None else found.get(e.txn_id) if e.txn_id in asked else txn_states.COMMITTED
+            e.id: None
+            if e.txn_id is None
+            else states_by_txn.get(e.txn_id)
+            if e.txn_id in txns
+            else txn_states.COMMITTED
             for e in entries
         }
 
     def rebalance_committed(self, txn: TxnId) -> bool:
-        """Returns true if WRITE_SET has the row that only the commit of a rebalance writes; for a ``txn`` not in TXNS."""
+        """Returns true if WRITE_SET has the row of a committed rebalance; for a ``txn`` without a row in TXNS."""
         written = select(WRITE_SET.c.WS_TXNID).where(WRITE_SET.c.WS_TXNID == txn, WRITE_SET.c.WS_OPERATION_TYPE == "u")
         with self._table.database.read() as conn:
             return conn.execute(written.limit(1)).first() is not None
@@ -190,18 +199,18 @@ class Commits:
             self._table.rows.keep({entry_id: values})
         except DatabaseUnavailable as error:
             _log.warning(
-                "the commit time of compaction %d is not kept; the time when it is first seen counts: %s",
+                "the commit time of compaction %d is not stored; the time of its first sighting counts instead: %s",
                 entry_id,
                 error,
             )
 
-    def _ready_to_clean(self, conn: Connection, entries: Sequence[Entry], values: Mapping[str, object]) -> None:
-        """Does for each entry what ``QueueTable.change`` does, with one statement that is built once."""
+    def _mark_ready(self, conn: Connection, entries: Sequence[Entry], values: Mapping[str, object]) -> None:
+        """Changes the row of each entry as ``QueueTable.change`` does, in one prepared statement."""
         stored = self._table.rows.stored(COMPACTION_QUEUE, values)
         changes = [{"of_id": entry.id, "of_worker": entry.worker_id, **stored} for entry in entries]
         if send_all(conn, _WORKED_ON, changes) != len(entries):
             names = ", ".join(f"{entry.id} by {entry.worker_id}" for entry in entries)
-            raise LostClaim(f"of the compactions {names}, not every one is being worked on any longer")
+            raise LostClaim(f"not all of the compactions {names} are still being worked on")
 
 
 def _subject(commit: Commit, known: CommitStatistics) -> Subject:
@@ -214,11 +223,11 @@ def _subject(commit: Commit, known: CommitStatistics) -> Subject:
     )
 
 
-def _ours(commit: Commit, row: txn_rows.TxnRow | None, current: Entry | None) -> Entry:
-    """Returns the entry as it is now, proven by its locked rows.
+def _check_claim(commit: Commit, row: txn_rows.TxnRow | None, current: Entry | None) -> Entry:
+    """Returns the current entry after a check of its locked rows.
 
     Raises:
-        LostClaim: it is not ours, or its transaction is not open.
+        LostClaim: the entry is not ours, or its transaction is not open.
     """
     entry, txn = commit.entry, commit.txn
     must_be_open(entry, txn, row, commit.worker_id)
@@ -239,18 +248,18 @@ class _Catalog:
     def read(cls, conn: Connection, commits: Sequence[Commit], rows: Iterable[Entry | None]) -> _Catalog:
         tables = {commit.table_id for commit in commits if commit.partition_id is None}
         partitions = {commit.partition_id for commit in commits if commit.partition_id is not None}
-        names = {_table_of(row) for row in rows if row is not None}  # a RENAME changes them with the table's
+        names = {_table_of(row) for row in rows if row is not None}  # a RENAME changes the names in the rows too
         return cls(places=places_by_id(conn, tables, partitions), following=next_write_ids(conn, names))
 
-    def unchanged(self, conn: Connection, commit: Commit, entry: Entry) -> Committing:
-        """Checks that table and partition are those that were read, at the same location, with the same write IDs.
+    def check(self, conn: Connection, commit: Commit, entry: Entry) -> Committing:
+        """Checks that table, partition, location and write IDs are those that were read.
 
         Raises:
-            LostClaim: they are not.
+            LostClaim: one of them has changed.
         """
         ids, entity = (commit.table_id, commit.partition_id), entry.entity
         assert entry.highest_write_id is not None
-        if self.places.get(ids) != (entity, commit.location):  # they are looked up by name
+        if self.places.get(ids) != (entity, commit.location):  # then a look-up by name tells why
             must_be_same_place(conn, entry.id, entity, table_id=ids[0], partition_id=ids[1], location=commit.location)
         following = self.following[_table_of(entry)]
         if following <= entry.highest_write_id:

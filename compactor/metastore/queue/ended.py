@@ -24,7 +24,7 @@ class Ended(NamedTuple):
     newest: int = 0  #: the largest id; 0 if there are none
     at: int = 0  #: the last end, epoch ms
     succeeded_at: int | None = None  #: the end of the last one that succeeded, epoch ms
-    others: int = 0  #: the number of those that did not succeed
+    others: int = 0  #: the number of compactions that did not succeed
 
 
 class EndedEntries:
@@ -35,11 +35,11 @@ class EndedEntries:
         names = (CC.CC_DATABASE, CC.CC_TABLE, CC.CC_PARTITION)
         self._names = [dialect.exactly(name) for name in names]
 
-    def of(
+    def for_tables(
         self, tables: Collection[tuple[str, str]], partitions: Collection[str | None] | None = None
     ) -> dict[tuple[str, str], dict[str | None, Ended]]:
-        """Returns what has ended of each of ``tables``, by partition; of no others than ``partitions`` if some are named."""
-        found: dict[tuple[str, str], dict[str | None, Ended]] = {table: {} for table in tables}
+        """Returns the ended compactions of each of ``tables``, by partition; with ``partitions`` only of these."""
+        ended: dict[tuple[str, str], dict[str | None, Ended]] = {table: {} for table in tables}
         figures = (
             func.max(CC.CC_ID),
             func.max(CC.CC_END),
@@ -51,15 +51,17 @@ class EndedEntries:
         query = query.group_by(*self._names)
         with self._table.database.read() as conn:
             for database, table, partition, newest, at, end, others in conn.execute(query).all():
-                if (of_table := found.get((database, table))) is not None:
+                if (of_table := ended.get((database, table))) is not None:
                     of_table[partition] = Ended(newest, at or 0, end or None, int(others))
-        return found
+        return ended
 
     def entries(
         self, tables: Collection[tuple[str, str]], partitions: Collection[str | None] | None = None
     ) -> Mapping[Entity, Sequence[Entry]]:
-        """Returns the whole history, newest first, of those entities of ``tables`` of which a compaction did not succeed; of
-        no others than ``partitions`` if some are named."""
+        """Returns the whole history, newest first, of the entities of ``tables`` with a compaction that did not succeed.
+
+        With ``partitions``, only these count.
+        """
         key = tuple_(CC.CC_DATABASE, CC.CC_TABLE, func.coalesce(CC.CC_PARTITION, ""))
         troubled = COMPLETED_COMPACTIONS.alias("TROUBLED").c
         theirs = select(troubled.CC_DATABASE, troubled.CC_TABLE, func.coalesce(troubled.CC_PARTITION, "")).where(
@@ -71,11 +73,15 @@ class EndedEntries:
         with self._table.database.read() as conn:
             rows = conn.execute(query.order_by(CC.CC_ID.desc())).mappings()
             read = self._table.rows.readable_ended(rows)
-        found: defaultdict[Entity, list[Entry]] = defaultdict(list)
+        by_entity: defaultdict[Entity, list[Entry]] = defaultdict(list)
         for entry in read:
-            found[entry.entity].append(entry)
-        # MySQL's comparison of names, which uses the index, finds those that differ in case, too
-        return {entity: of for entity, of in found.items() if any(one.state is not State.SUCCEEDED for one in of)}
+            by_entity[entry.entity].append(entry)
+        # MySQL's comparison of names, which uses the index, ignores case and finds other entities too.
+        return {
+            entity: entries
+            for entity, entries in by_entity.items()
+            if any(entry.state is not State.SUCCEEDED for entry in entries)
+        }
 
     def since(self, at: int) -> set[Entity]:
         """Returns the entities of which a compaction has ended at ``at`` (epoch ms) or later."""
@@ -89,13 +95,13 @@ class EndedEntries:
 
 
 def _of_tables(tables: Collection[tuple[str, str]], columns: Any = CC) -> ColumnElement[bool]:
-    """Returns the condition for rows of ``tables``, which also others may meet that share their names."""
+    """Returns a condition that all rows of ``tables`` meet, and some others with one of their names."""
     databases, names = {database for database, _ in tables}, {table for _, table in tables}
     return and_(columns.CC_DATABASE.in_(databases), columns.CC_TABLE.in_(names))
 
 
 def _of_partitions(partitions: Collection[str | None] | None, columns: Any = CC) -> ColumnElement[bool]:
-    """Returns the condition for rows of ``partitions``; None in it means tables without any, None for it all rows."""
+    """Returns the condition for rows of ``partitions``; a None in it means the table itself, no list all rows."""
     if partitions is None:
         return true()
     named = columns.CC_PARTITION.in_({name for name in partitions if name is not None})

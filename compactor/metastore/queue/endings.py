@@ -1,4 +1,4 @@
-"""Entries that end without a commit, or go back to waiting."""
+"""Ends entries without a commit, or puts them back to waiting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database.retry import retried
 from compactor.metastore.notifications.log import Notifications
-from compactor.metastore.notifications.transaction_events import aborted
+from compactor.metastore.notifications.transaction_events import on_abort
 from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.tables import (
     TXNS,
@@ -39,10 +39,10 @@ class Endings:
 
     @retried
     def abort_request(self, entry_id: int) -> None:
-        """Takes a request off the queue before any worker has claimed it.
+        """Removes a request from the queue that no worker has claimed.
 
         Raises:
-            NotFound: there is no such entry in the queue.
+            NotFound: the entry is not in the queue.
             Refused: a worker has claimed it already.
         """
         with self._table.changing() as conn:
@@ -58,28 +58,28 @@ class Endings:
 
     @retried
     def abort_running(self, entry_id: int, first: Callable[[TxnId, TxnId], object] | None = None) -> State:
-        """Stops a worker of ours: aborts its transaction and marks the row by its error message, both or neither.
+        """Stops a worker of ours: aborts its transaction and marks the row by an error message, both or neither.
 
-        From then on the worker can neither record nor name nor commit. A worker in its critical section holds the row of
-        its transaction: either it commits first or it finds itself aborted, never half of each. The row stays until none
-        of its output is in storage; then its worker ends it, or repair does (``end_aborted``, ``requeue``). A worker that
-        has recorded no transaction has not staged anything either; its row goes to the history at once.
+        After that the worker can neither record, name nor commit anything. A worker in its critical section has locked
+        the row of its transaction, so it either commits first or finds its transaction aborted. The row stays until
+        storage has none of its output. Then the worker or a repair ends it (``end_aborted``, ``requeue``). A worker that
+        has recorded no transaction has staged nothing, so its row goes to the history immediately.
 
         Args:
-            first: called before the locks go, with the worker's transaction and the newest one; it must not touch a
-                database.
+            first: called with the worker's transaction and the newest one, before the locks are released; it must
+                not touch a database.
 
         Returns:
-            ABORTED, or WORKING if storage has to be tidied first.
+            ABORTED, or WORKING if storage must be cleaned first.
 
         Raises:
-            NotFound: there is no such entry in the queue.
+            NotFound: the entry is not in the queue.
             Refused: no worker has it, or a worker of Hive's own does.
         """
         with self._table.changing() as conn:
             seen = self._table.seen(conn, entry_id)
             own = () if seen is None else self._transactions_of(conn, seen)
-            open_ones = [
+            open_txns = [
                 txn for txn in own if (row := txn_rows.locked_row(conn, self._table.dialect, txn)) and row.is_open
             ]
             entry = self._table.locked(conn, entry_id)
@@ -88,12 +88,12 @@ class Endings:
             _must_be_stoppable(entry)
             if seen is None or (entry.worker_id, entry.txn_id) != (seen.worker_id, seen.txn_id):
                 raise TryAgain(f"compaction {entry_id} began its transaction, or changed hands, meanwhile")
-            for txn in open_ones:
+            for txn in open_txns:
                 if first is not None:
                     first(txn, self._table.dialect.newest(conn))
                 txn_rows.mark_aborted(conn, self._table.dialect, txn, ABORT_MESSAGE)
-            if open_ones:
-                self._notifications.write(conn, aborted(open_ones))
+            if open_txns:
+                self._notifications.write(conn, on_abort(open_txns))
             if entry.txn_id is None:
                 self._table.end(conn, entry, State.ABORTED, ABORT_MESSAGE)
                 return State.ABORTED
@@ -102,7 +102,7 @@ class Endings:
 
     @retried
     def end_aborted(self, entry_id: int, worker_id: str) -> bool:
-        """Ends an entry that ``abort_running`` marked, once storage is tidy; returns false if there is no such row."""
+        """Ends an entry that ``abort_running`` marked, once storage is clean; returns false without such a row."""
         with self._table.changing() as conn:
             entry = self._table.locked(conn, entry_id)
             if entry is None or entry.worker_id != worker_id or not is_being_aborted(entry):
@@ -122,7 +122,7 @@ class Endings:
         Raises:
             Refused: its transaction is still open; it must be aborted first (PROTOCOL 6).
         """
-        with self._taken_back(entry_id, worker_id) as (conn, entry):
+        with self._lock_lost_entry(entry_id, worker_id) as (conn, entry):
             if entry is None:
                 return False
             if is_being_aborted(entry):
@@ -144,7 +144,7 @@ class Endings:
     @retried
     def fail_lost(self, entry_id: int, worker_id: str, error: str) -> bool:
         """Ends a lost worker's entry as failed; the rest is as in ``requeue``."""
-        with self._taken_back(entry_id, worker_id) as (conn, entry):
+        with self._lock_lost_entry(entry_id, worker_id) as (conn, entry):
             if entry is None:
                 return False
             states.check(entry_id, entry.state, State.FAILED)
@@ -152,8 +152,8 @@ class Endings:
             return True
 
     @contextmanager
-    def _taken_back(self, entry_id: int, worker_id: str) -> Iterator[tuple[Connection, Entry | None]]:
-        """Yields the locked entry of a lost worker whose transaction is aborted; None if it is no longer that worker's."""
+    def _lock_lost_entry(self, entry_id: int, worker_id: str) -> Iterator[tuple[Connection, Entry | None]]:
+        """Yields the locked entry of a lost worker with an aborted transaction; None if the worker lost the entry."""
         with self._table.changing() as conn:
             seen = self._table.seen(conn, entry_id)
             recorded = None if seen is None else seen.txn_id
@@ -168,7 +168,7 @@ class Endings:
             if entry.txn_id is not None and row is not None and row.state != txn_states.ABORTED:
                 raise Refused(
                     f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide the "
-                    "directories it named before the request is queued again"
+                    "directories that it named before the request is queued again"
                 )
             yield conn, entry
 
@@ -177,8 +177,8 @@ class Endings:
         """Ends an entry: its row goes to the history in ``state``, or as aborted if ``abort_running`` marked it.
 
         Raises:
-            IllegalTransition: that state does not follow the entry's.
-            LostClaim: the row no longer is as ``entry`` says.
+            IllegalTransition: the entry cannot go to that state.
+            LostClaim: the row no longer matches ``entry``.
         """
         states.check(entry.id, entry.state, state)
         with self._table.changing() as conn:
@@ -186,7 +186,7 @@ class Endings:
             self._table.end(conn, entry, *_unless_aborted(current, state, error))
 
     def _transactions_of(self, conn: Connection, entry: Entry) -> Sequence[TxnId]:
-        """Returns the transaction that a worker of ours recorded, or else those it has opened and not yet recorded."""
+        """Returns the transaction that a worker of ours recorded, or those that it has opened without a record."""
         if entry.txn_id is not None or entry.worker_id is None:
             return () if entry.txn_id is None else (entry.txn_id,)
         begun = select(TXNS.c.TXN_ID).where(
@@ -196,12 +196,12 @@ class Endings:
 
 
 def is_being_aborted(entry: Entry) -> bool:
-    """Returns true if ``abort_running`` stopped its worker, and some of its output may still be in storage."""
+    """Returns true if ``abort_running`` stopped its worker and storage may still have output."""
     return entry.state is State.WORKING and entry.error == ABORT_MESSAGE
 
 
 def _unless_aborted(entry: Entry | None, state: State, error: str | None) -> tuple[State, str | None]:
-    """Returns the state and error with which a locked entry ends: those of an abort if ``abort_running`` marked it."""
+    """Returns the final state and error of a locked entry, which ``abort_running`` may have marked."""
     if entry is not None and is_being_aborted(entry):
         return State.ABORTED, ABORT_MESSAGE
     return state, error

@@ -31,18 +31,18 @@ class Entries:
         """Returns an entry of the queue, or else of the history.
 
         Raises:
-            NotFound: it is in neither.
+            NotFound: it is in neither of them.
         """
         with self._table.database.read() as conn:
-            found = self._table.rows.queued(
+            entries = self._table.rows.queued(
                 conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings()
             )
-            if not found:
+            if not entries:
                 past = select(COMPLETED_COMPACTIONS).where(CC.CC_ID == entry_id)
-                found = self._table.rows.ended(conn.execute(past).mappings())
-        if not found:
+                entries = self._table.rows.ended(conn.execute(past).mappings())
+        if not entries:
             raise NotFound(f"compaction {entry_id} is neither in the queue nor in the history")
-        return found[0]
+        return entries[0]
 
     def queue(
         self,
@@ -54,21 +54,21 @@ class Entries:
         pool: str | None = None,
         ids: Collection[int] | None = None,
     ) -> list[Entry]:
-        """Returns the entries of the queue that match every filter given, by id; none whose row cannot be understood."""
-        wanted: list[tuple[ColumnElement[str], str | None]] = [
+        """Returns the entries of the queue that match all filters, by id; skips rows that it cannot understand."""
+        names: list[tuple[ColumnElement[str], str | None]] = [
             (CQ.CQ_DATABASE, database),
             (CQ.CQ_TABLE, table),
             (CQ.CQ_PARTITION, partition),
         ]
         query = select(COMPACTION_QUEUE).where(KNOWN_QUEUED).order_by(CQ.CQ_ID)
-        query = query.where(*(column == value for column, value in wanted if value is not None))
+        query = query.where(*(column == value for column, value in names if value is not None))
         if states is not None:
             query = query.where(CQ.CQ_STATE.in_([state.value for state in states]))
         if ids is not None:
             query = query.where(CQ.CQ_ID.in_(ids))
         with self._table.database.read() as conn:
-            found = self._table.rows.readable_queued(conn.execute(query).mappings())
-        return [entry for entry in found if pool is None or entry.pool == pool]
+            entries = self._table.rows.readable_queued(conn.execute(query).mappings())
+        return [entry for entry in entries if pool is None or entry.pool == pool]
 
     def working(self) -> list[Entry]:
         """Returns the entries that workers have claimed, by id."""
@@ -82,8 +82,10 @@ class Entries:
         table: tuple[str, str] | None = None,
         type: CompactionType | None = None,
     ) -> list[Entry]:
-        """Returns the entries of the history, newest first; of one entity, of a table and all its partitions, or of all; of
-        every type, or of one."""
+        """Returns the entries of the history, newest first.
+
+        ``entity`` selects one entity, ``table`` (database and name) a table with its partitions, ``type`` one type.
+        """
         query = select(COMPLETED_COMPACTIONS).where(KNOWN_ENDED).order_by(CC.CC_ID.desc()).limit(limit)
         if entity is not None:
             query = query.where(entity_is(COMPLETED_COMPACTIONS, "CC", entity))

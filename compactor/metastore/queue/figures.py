@@ -1,7 +1,7 @@
-"""The queue and the history in figures: the database counts, and no more rows are read however many there are.
+"""Figures of the queue and the history, counted by the database, so that their size does not matter.
 
-A schema that lacks columns (Hive 3.1's and older ones) has its rows of the last day and its failures read, since what they
-would be counted by is kept beside them.
+A schema that lacks columns (Hive 3.1 and older) keeps values outside of its rows. There the failures and the rows of the
+last day are read and counted here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 
 _STATES = tuple(state.value for state in State)
-#: Since when a row of the queue is in its state.
+#: The time since which a row of the queue is in its state.
 _SINCE: Mapping[State, ColumnElement[Any]] = {
     State.INITIATED: case((CQ.CQ_ENQUEUE_TIME > 0, CQ.CQ_ENQUEUE_TIME)),
     State.WORKING: case((CQ.CQ_START > 0, CQ.CQ_START)),
@@ -33,8 +33,8 @@ class EndedFigures(NamedTuple):
 
     states: Mapping[State, int]
     failed_lately: int
-    worker_versions: frozenset[str]  #: lately
-    lost_out: int  #: tables and partitions of which the last compaction failed since it lost its workers
+    worker_versions: frozenset[str]  #: of recent compactions
+    lost_out: int  #: tables and partitions whose last compaction failed because it lost its workers
 
 
 class QueueFigures:
@@ -51,14 +51,14 @@ class QueueFigures:
             return {State(code): int(n) for code, n in conn.execute(query).all()}
 
     def ended(self, failed_from: int = 0, began_from: int = 0) -> EndedFigures:
-        """Returns the figures of the history, which is gone through once.
+        """Returns the figures of the history in one pass over it.
 
         Args:
-            failed_from: ``failed_lately`` counts what ended then or later, epoch ms.
-            began_from: ``worker_versions`` are of what began then or later.
+            failed_from: ``failed_lately`` counts failures from this time on (epoch ms).
+            began_from: ``worker_versions`` are those of compactions that began at this time or later (epoch ms).
         """
-        # A database would sort all of the history to group it. Most of it has succeeded: what has not is grouped, and all
-        # of it is counted, which reads no row of its own.
+        # To group the whole history a database would sort it. Most compactions have succeeded, so only the others are
+        # grouped. A count of all rows, which reads no row, gives the number of successes.
         failed = CC.CC_STATE == State.FAILED.value
         known = case((KNOWN_ENDED, 1), else_=0)
         others = select(
@@ -73,22 +73,22 @@ class QueueFigures:
         worked = worked.where(KNOWN_ENDED, CC.CC_STATE.in_(_STATES)).distinct()
         is_whole, states, lately, lost = self._table.rows.is_whole, Counter[State](), 0, 0
         with self._table.database.read() as conn:
-            found = conn.execute(others).all()
+            unsuccessful = conn.execute(others).all()
             total = int(conn.execute(select(func.count()).select_from(COMPLETED_COMPACTIONS)).scalar_one())
-            versions = {one for one in conn.execute(worked).scalars() if one} if is_whole else set()
-        for code, is_known, rows, recent, losing in found:
+            versions = {version for version in conn.execute(worked).scalars() if version} if is_whole else set()
+        for code, is_known, rows, recent, losing in unsuccessful:
             if is_known and code in _STATES:
                 states[State(code)] += int(rows)
                 lately, lost = lately + int(recent), lost + int(losing)
-        states[State.SUCCEEDED] = max(0, total - sum(int(one[2]) for one in found))
+        states[State.SUCCEEDED] = max(0, total - sum(int(row[2]) for row in unsuccessful))
         states = +states
         if not self._table.rows.is_whole:
-            states, versions = self._really(states), self._versions_of_ended(began_from)
-            lost = states[State.FAILED]  # their messages are kept beside the rows
+            states, versions = self._split_shared_codes(states), self._versions_of_ended(began_from)
+            lost = states[State.FAILED]  # their messages are stored outside of the rows
         return EndedFigures(states, lately, frozenset(versions), self._lost_out() if lost else 0)
 
-    def _really(self, states: Counter[State]) -> Counter[State]:
-        """Returns ``states`` with those apart that share a code in this schema."""
+    def _split_shared_codes(self, states: Counter[State]) -> Counter[State]:
+        """Returns ``states`` with correct numbers for states that share a code in this schema."""
         shared = {State(code) for code in self._table.dialect.substitutes.values()} & states.keys()
         read = self._ended(KNOWN_ENDED, CC.CC_STATE.in_([state.value for state in shared])) if shared else []
         return Counter({state: n for state, n in states.items() if state not in shared}) + Counter(
@@ -100,23 +100,25 @@ class QueueFigures:
         return {entry.worker_version for entry in read if entry.worker_version}
 
     def oldest(self, state: State) -> Entry | None:
-        """Returns the row of the queue that has been in ``state`` for the longest time: initiated, working or ready for
-        cleaning. Rows without the time come by their id."""
+        """Returns the row of the queue that has been in ``state`` for the longest time; rows without a time come last.
+
+        ``state`` is initiated, working or ready for cleaning.
+        """
         since = _SINCE[state]
         query = select(COMPACTION_QUEUE).where(KNOWN_QUEUED, CQ.CQ_STATE == state.value)
         query = query.order_by(since.is_(None), since, CQ.CQ_ID).limit(1)
         with self._table.database.read() as conn:
-            found = self._table.rows.readable_queued(conn.execute(query).mappings())
-        return found[0] if found else None
+            entries = self._table.rows.readable_queued(conn.execute(query).mappings())
+        return entries[0] if entries else None
 
     def working_since(self, before: int) -> int:
-        """Returns the number of rows that workers have worked on since before ``before`` (epoch ms)."""
+        """Counts the rows on which workers have been working since before ``before`` (epoch ms)."""
         query = select(func.count()).where(KNOWN_QUEUED, CQ.CQ_STATE == State.WORKING.value, CQ.CQ_START < before)
         with self._table.database.read() as conn:
             return int(conn.execute(query).scalar_one())
 
     def worker_versions(self, since: int) -> set[str]:
-        """Returns the versions of the workers of rows of the queue that began on them at ``since`` (epoch ms) or later."""
+        """Returns the versions of workers that began to work on a row of the queue at ``since`` (epoch ms) or later."""
         lately = (KNOWN_QUEUED, CQ.CQ_START >= since)
         if not self._table.rows.is_whole:
             return {entry.worker_version for entry in self._queued(*lately) if entry.worker_version}
@@ -129,10 +131,10 @@ class QueueFigures:
         if self._table.rows.is_whole:
             failed.append(CC.CC_ERROR_MESSAGE.startswith(LOST))
         lost = {entry.entity: entry.id for entry in reversed(self._ended(*failed)) if lost_workers(entry)}
-        return len(lost.keys() - self._tried_again(lost)) if lost else 0
+        return len(lost.keys() - self._retried_later(lost)) if lost else 0
 
-    def _tried_again(self, lost: Mapping[Entity, int]) -> set[Entity]:
-        """Returns those of which something later than the row given has been compacted, or has ended otherwise."""
+    def _retried_later(self, lost: Mapping[Entity, int]) -> set[Entity]:
+        """Returns the entities with a later row than the one in ``lost`` that is compacted or has ended."""
         tables, first = {entity.table for entity in lost}, min(lost.values())
         ready = (KNOWN_QUEUED, CQ.CQ_STATE == State.READY_FOR_CLEANING.value, CQ.CQ_TABLE.in_(tables))
         queries: tuple[Select[Any], ...] = (

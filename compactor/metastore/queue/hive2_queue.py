@@ -1,7 +1,8 @@
-"""The transactions and the queue of a Hive 2.3 metastore still in use; in its queue we are one more worker.
+"""The transactions and the queue of a Hive 2.3 metastore in use, in which Compactor is one more worker.
 
-Every step is that of Hive 2's own worker (``CompactionTxnHandler``), so that its other threads go on beside us: a row is
-``i`` -> ``w`` -> ``r``, its cleaner removes what the new base replaces, and the row of a lost worker goes back to ``i``.
+Each step follows Hive 2's own worker (``CompactionTxnHandler``), so its other threads keep working: a row goes ``i`` ->
+``w`` -> ``r``, Hive's cleaner removes the directories that the new base replaces, and the row of a lost worker goes back
+to ``i``.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ _MAJOR = CompactionType.MAJOR.value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A row of the queue that is ours to work on. ``number`` is unique to the claim: its staged files carry it."""
+    """A row of the queue that we work on. ``number`` is unique to the claim, and part of the names of staged files."""
 
     id: int
     number: int
     entity: Entity
     worker_id: str
-    is_new: bool  #: we entered the row ourselves
+    is_new: bool  #: true if we entered the row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worked:
+class ClaimedRow:
     """A row that a worker has claimed."""
 
     id: int
@@ -55,7 +56,7 @@ class Worked:
 
 
 class Hive2:
-    """Reads and writes such a metastore."""
+    """Reads and writes a metastore of Hive 2.3."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         database.adapt(dialect.adapt)
@@ -70,7 +71,7 @@ class Hive2:
         self._database.close()
 
     def snapshot(self) -> ValidTxnList:
-        """Returns all transactions begun so far; one without a row has committed (Hive 2's ``getOpenTxnsInfo``)."""
+        """Returns the snapshot now; a transaction without a row has committed (Hive 2's ``getOpenTxnsInfo``)."""
         with self._database.read() as conn:
             watermark = conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one() - 1
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID <= watermark)).all()
@@ -83,15 +84,15 @@ class Hive2:
 
     @retried
     def claim(self, entity: Entity, worker_id: str) -> Claim:
-        """Takes the row of ``entity``, or enters one that is already taken.
+        """Takes the row of ``entity``, or enters a new row as taken.
 
         Raises:
-            Refused: a worker compacts it already, or it waits for a minor compaction.
+            Refused: a worker compacts the entity already, or a minor compaction waits for a worker.
         """
         with self._database.write() as conn:
             lock_scheduler(conn, self._dialect)
             number = self._draw(conn)
-            rows = conn.execute(self._dialect.for_update(select(COMPACTION_QUEUE).where(*_of(entity)))).all()
+            rows = conn.execute(self._dialect.for_update(select(COMPACTION_QUEUE).where(*_is_active(entity)))).all()
             for row in rows:
                 if row.CQ_STATE == State.WORKING.value:
                     raise Refused(f"{entity}: {row.CQ_WORKER_ID} compacts it (compaction {row.CQ_ID}); wait for that")
@@ -119,29 +120,29 @@ class Hive2:
 
     @retried
     def record(self, claim: Claim, highest: WriteId, run_as: str) -> None:
-        """Records the highest transaction that is compacted, before anything is staged, and the user who removes files.
+        """Records the highest compacted transaction and the user who removes files, before files are staged.
 
-        ``highest`` is the base's own number, where Hive 2 takes the high watermark: its cleaner forgets aborted
-        transactions up to it, and those above the base may still have files.
+        ``highest`` is the number of the base. Hive 2 itself records the high watermark, up to which its cleaner forgets
+        aborted transactions; but those above the base may still have files.
 
         Raises:
             LostClaim: the row is no longer ours.
         """
         with self._database.write() as conn:
-            self._ours(conn, claim)
+            self._lock_claimed(conn, claim)
             values = {"CQ_HIGHEST_TXN_ID": highest, "CQ_RUN_AS": run_as}
             conn.execute(update(COMPACTION_QUEUE).where(_CQ.CQ_ID == claim.id).values(**values))
 
     @contextmanager
     def committing(self, claim: Claim, *, table_id: int, partition_id: int | None, location: str) -> Iterator[None]:
-        """Holds the row, which is ours, locked while the body names the base; then the row is ready for cleaning.
+        """Locks our row while the body names the base; then the row is ready for cleaning.
 
         Raises:
-            LostClaim: the row is no longer ours, or its table is not where it was; nothing is changed.
+            LostClaim: the row is no longer ours, or its table has moved; nothing has changed.
             CommitUnknown: the answer to the commit was lost.
         """
         with self._database.write() as conn:
-            self._ours(conn, claim)
+            self._lock_claimed(conn, claim)
             must_be_same_place(
                 conn, claim.id, claim.entity, table_id=table_id, partition_id=partition_id, location=location
             )
@@ -151,7 +152,7 @@ class Hive2:
 
     @retried
     def let_go(self, claim: Claim) -> None:
-        """Gives up a claim: a row that we entered is deleted, any other goes back to Hive 2's workers."""
+        """Gives up a claim: deletes a row that we entered, and gives any other row back to Hive 2's workers."""
         with self._database.write() as conn:
             ours = (_CQ.CQ_ID == claim.id, *_worked_by(claim.worker_id))
             if claim.is_new:
@@ -159,12 +160,12 @@ class Hive2:
             else:
                 conn.execute(update(COMPACTION_QUEUE).where(*ours).values(**_WAITS))
 
-    def working(self) -> list[Worked]:
+    def working(self) -> list[ClaimedRow]:
         """Returns the rows that a worker has claimed."""
         with self._database.read() as conn:
             rows = conn.execute(select(COMPACTION_QUEUE).where(_CQ.CQ_STATE == State.WORKING.value)).all()
         return [
-            Worked(
+            ClaimedRow(
                 id=row.CQ_ID,
                 entity=Entity(database=row.CQ_DATABASE, table=row.CQ_TABLE, partition=row.CQ_PARTITION),
                 worker_id=row.CQ_WORKER_ID or "",
@@ -173,13 +174,13 @@ class Hive2:
         ]
 
     @retried
-    def revoke(self, worked: Worked) -> None:
+    def revoke(self, claimed: ClaimedRow) -> None:
         """Puts the row of a dead worker back to waiting (Hive 2's ``revokeFromLocalWorkers``)."""
         with self._database.write() as conn:
-            dead = (_CQ.CQ_ID == worked.id, *_worked_by(worked.worker_id))
+            dead = (_CQ.CQ_ID == claimed.id, *_worked_by(claimed.worker_id))
             conn.execute(update(COMPACTION_QUEUE).where(*dead).values(**_WAITS))
 
-    def _ours(self, conn: Connection, claim: Claim) -> Row[Any]:
+    def _lock_claimed(self, conn: Connection, claim: Claim) -> Row[Any]:
         query = select(COMPACTION_QUEUE).where(_CQ.CQ_ID == claim.id, *_worked_by(claim.worker_id))
         row = conn.execute(self._dialect.for_update(query)).first()
         if row is None:
@@ -187,13 +188,13 @@ class Hive2:
         return row
 
     def _draw(self, conn: Connection) -> int:
-        found = conn.execute(self._dialect.for_update(select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT))).scalar_one()
-        conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=found + 1))
-        return int(found)
+        next_id = conn.execute(self._dialect.for_update(select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT))).scalar_one()
+        conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=next_id + 1))
+        return int(next_id)
 
 
 def write_ids(txns: ValidTxnList, entity: Entity) -> ValidWriteIdList:
-    """Returns the snapshot as that of one table: in Hive 2 a transaction's number is its write ID everywhere."""
+    """Returns the snapshot of one table; in Hive 2 the number of a transaction is its write ID in every table."""
     return ValidWriteIdList(
         table=f"{entity.database}.{entity.table}",
         high_watermark=WriteId(txns.high_watermark),
@@ -205,7 +206,7 @@ def write_ids(txns: ValidTxnList, entity: Entity) -> ValidWriteIdList:
 _WAITS = {"CQ_STATE": State.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": None}
 
 
-def _of(entity: Entity) -> tuple[Any, ...]:
+def _is_active(entity: Entity) -> tuple[Any, ...]:
     """Returns the conditions for rows of ``entity`` that wait or are being worked on."""
     partition = _CQ.CQ_PARTITION.is_(None) if entity.partition is None else _CQ.CQ_PARTITION == entity.partition
     states = (State.INITIATED.value, State.WORKING.value)

@@ -35,22 +35,22 @@ class CompactionLists:
     def queue(
         self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0
     ) -> EntryPage:
-        """Returns a page of the queue, oldest first; each word of ``find`` is in ``db.table/partition``, in any case."""
-        query = _wanted(COMPACTION_QUEUE, "CQ", find, states)
+        """Returns a page of the queue, oldest first; ``find`` has words of ``db.table/partition``, in any case."""
+        query = _select_rows(COMPACTION_QUEUE, "CQ", find, states)
         page = query.order_by(COMPACTION_QUEUE.c.CQ_ID).limit(limit).offset(offset)
         with self._database.read() as conn:
-            found = self._rows.readable_queued(conn.execute(page).mappings())
-            return EntryPage(entries=tuple(found), total=_count(conn, query))
+            entries = self._rows.readable_queued(conn.execute(page).mappings())
+            return EntryPage(entries=tuple(entries), total=_count(conn, query))
 
     def history(
         self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0
     ) -> EntryPage:
         """Returns a page of the history, newest first; ``find`` as for ``queue``."""
-        query = _wanted(COMPLETED_COMPACTIONS, "CC", find, states)
+        query = _select_rows(COMPLETED_COMPACTIONS, "CC", find, states)
         page = query.order_by(COMPLETED_COMPACTIONS.c.CC_ID.desc()).limit(limit).offset(offset)
         with self._database.read() as conn:
-            found = self._rows.readable_ended(conn.execute(page).mappings())
-            return EntryPage(entries=tuple(found), total=_count(conn, query))
+            entries = self._rows.readable_ended(conn.execute(page).mappings())
+            return EntryPage(entries=tuple(entries), total=_count(conn, query))
 
     def of_entities(self, entities: Collection[Entity]) -> dict[Entity, Entry]:
         """Returns the newest row of the queue for each of these entities that is queued."""
@@ -60,12 +60,12 @@ class CompactionLists:
         here = columns.CQ_PARTITION.is_(None) | columns.CQ_PARTITION.in_(names)
         query = select(COMPACTION_QUEUE).where(columns.CQ_TYPE.in_(_TYPES), columns.CQ_TABLE.in_(tables), here)
         with self._database.read() as conn:
-            found = self._rows.readable_queued(conn.execute(query.order_by(columns.CQ_ID)).mappings())
-        wanted = set(entities)
-        return {entry.entity: entry for entry in found if entry.entity in wanted}
+            entries = self._rows.readable_queued(conn.execute(query.order_by(columns.CQ_ID)).mappings())
+        requested = set(entities)
+        return {entry.entity: entry for entry in entries if entry.entity in requested}
 
 
-def _wanted(table: Table, prefix: str, find: str, states: Collection[State] | None) -> Select[Any]:
+def _select_rows(table: Table, prefix: str, find: str, states: Collection[State] | None) -> Select[Any]:
     columns = table.c
     query = select(table).where(columns[f"{prefix}_TYPE"].in_(_TYPES))
     if states is not None:

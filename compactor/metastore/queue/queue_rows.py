@@ -44,37 +44,37 @@ MOVED = (
     "ORDER_BY",
 )
 
-_READ = (*(name for name in MOVED if name != "META_INFO"), "STATE", "ERROR_MESSAGE")  #: what entries are made of
+_READ = (*(name for name in MOVED if name != "META_INFO"), "STATE", "ERROR_MESSAGE")  #: the columns of an ``Entry``
 #: Takes from a row the values of the columns ``_READ``, by the prefix of the table's columns.
 _COLUMNS = {prefix: itemgetter(*(f"{prefix}_{name}" for name in _READ)) for prefix in ("CQ", "CC")}
 _Row = RowMapping | Mapping[str, Any]
-_ENDED_AS = "ENDED_AS"  #: in ``Beyond``: the state for which the history has no code
+_ENDED_AS = "ENDED_AS"  #: key in ``ExtraColumns`` of a state for which the history has no code
 
 
-class Beyond(Protocol):
-    """A place for values that a schema has no column for: by the row's id, named without ``CQ_`` or ``CC_``.
+class ExtraColumns(Protocol):
+    """A store for values without a column in the schema: by row id, named without ``CQ_`` or ``CC_``.
 
-    Not committed together with the row. Values that are needed later are put there first; they never decide anything
-    that the row itself does not show.
+    It does not commit together with the row. Values that are needed later are stored first, and decide nothing that the
+    row does not show.
     """
 
     def get(self, ids: Collection[int]) -> Mapping[int, Mapping[str, Any]]:
-        """Returns what is kept for these rows."""
+        """Returns the values of these rows."""
 
     def put(self, rows: Mapping[int, Mapping[str, Any]], *, replace: bool = False) -> None:
-        """Keeps these values beside those that are known; ``replace`` first forgets what was known for these ids."""
+        """Adds these values; ``replace`` drops the earlier values of these rows first."""
 
     def forget(self, ids: Collection[int]) -> None:
-        """Drop what is kept of rows that have left the history."""
+        """Drops the values of rows that have left the history."""
 
 
 class Rows:
-    """The queue and its history as one schema has them: rows are read into entries, and split for writing."""
+    """The queue and its history in one schema: reads rows into entries, and splits values for writing."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._lacking = dialect.lacks(COMPACTION_QUEUE) | dialect.lacks(COMPLETED_COMPACTIONS)
-        self.beyond: Beyond | None = None
+        self.extra_columns: ExtraColumns | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -85,53 +85,53 @@ class Rows:
         """Returns rows of COMPACTION_QUEUE as entries.
 
         Raises:
-            CompactorError: one cannot be understood.
+            CompactorError: a row cannot be understood.
         """
-        return [queued(row) for row in self._completed(rows, "CQ")]
+        return [queued(row) for row in self._complete(rows, "CQ")]
 
     def ended(self, rows: Iterable[_Row]) -> list[Entry]:
         """Returns rows of COMPLETED_COMPACTIONS as entries; raises as ``queued`` does."""
-        return [ended(row) for row in self._completed(rows, "CC")]
+        return [ended(row) for row in self._complete(rows, "CC")]
 
     def readable_queued(self, rows: Iterable[_Row]) -> list[Entry]:
-        """Returns those rows of COMPACTION_QUEUE that can be understood; the others are left alone, and logged."""
-        return _readable(self._completed(rows, "CQ"), "CQ_ID", queued)
+        """Returns rows of COMPACTION_QUEUE as entries; logs and skips rows that it cannot understand."""
+        return _readable(self._complete(rows, "CQ"), "CQ_ID", queued)
 
     def readable_ended(self, rows: Iterable[_Row]) -> list[Entry]:
-        """Returns those rows of COMPLETED_COMPACTIONS that can be understood; the others are logged."""
-        return _readable(self._completed(rows, "CC"), "CC_ID", ended)
+        """Returns rows of COMPLETED_COMPACTIONS as entries; logs and skips rows that it cannot understand."""
+        return _readable(self._complete(rows, "CC"), "CC_ID", ended)
 
     def stored(self, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns those of a row's ``values`` that the schema has columns and codes for."""
+        """Returns those ``values`` of a row for which the schema has columns, with states it has codes for."""
         row = self._dialect.row(table, values)
         if "CC_STATE" in row:
             row["CC_STATE"] = self._dialect.substitutes.get(row["CC_STATE"], row["CC_STATE"])
         return row
 
     def keep(self, rows: Mapping[int, Mapping[str, Any]], *, replace: bool = False) -> None:
-        """Puts into ``beyond`` what ``stored`` leaves out; called before the metastore's transaction commits."""
-        if self.beyond is None or self.is_whole:
+        """Stores in ``extra_columns`` what ``stored`` leaves out; call it before the metastore's commit."""
+        if self.extra_columns is None or self.is_whole:
             return
         left_out = {entry_id: self._left_out(values) for entry_id, values in rows.items()}
-        self.beyond.put({i: values for i, values in left_out.items() if values or replace}, replace=replace)
+        self.extra_columns.put({i: values for i, values in left_out.items() if values or replace}, replace=replace)
 
     def forget(self, ids: Collection[int]) -> None:
-        """Drops what is kept for these rows, which have left the history."""
-        if self.beyond is not None and not self.is_whole:
-            self.beyond.forget(ids)
+        """Drops the extra values of these rows, which have left the history."""
+        if self.extra_columns is not None and not self.is_whole:
+            self.extra_columns.forget(ids)
 
     def _left_out(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        found = {name[3:]: value for name, value in values.items() if name in self._lacking}
+        left_out = {name[3:]: value for name, value in values.items() if name in self._lacking}
         if self._dialect.substitutes.keys() & {state := values.get("CC_STATE")}:
-            found[_ENDED_AS] = state
-        return found
+            left_out[_ENDED_AS] = state
+        return left_out
 
-    def _completed(self, rows: Iterable[_Row], prefix: str) -> list[_Row]:
-        found: list[_Row] = list(rows)
-        if self.beyond is None or self.is_whole or not found:
-            return found
-        kept = self.beyond.get([row[f"{prefix}_ID"] for row in found])
-        return [self._with(row, kept.get(row[f"{prefix}_ID"], {}), prefix) for row in found]
+    def _complete(self, rows: Iterable[_Row], prefix: str) -> list[_Row]:
+        row_list: list[_Row] = list(rows)
+        if self.extra_columns is None or self.is_whole or not row_list:
+            return row_list
+        kept = self.extra_columns.get([row[f"{prefix}_ID"] for row in row_list])
+        return [self._with(row, kept.get(row[f"{prefix}_ID"], {}), prefix) for row in row_list]
 
     def _with(self, row: _Row, kept: Mapping[str, Any], prefix: str) -> _Row:
         whole: dict[str, Any] = dict(row)
@@ -143,14 +143,14 @@ class Rows:
 
 
 def _readable(rows: Iterable[_Row], number: str, read: Callable[[_Row], Entry]) -> list[Entry]:
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for row in rows:
         try:
-            found.append(read(row))
-        except Exception as error:  # noqa: BLE001 - made an error of the tree below
+            entries.append(read(row))
+        except Exception as error:  # noqa: BLE001 - failure_of below makes it one of our errors
             what = f"compaction {row[number]} of {row[number[:3] + 'DATABASE']}.{row[number[:3] + 'TABLE']}"
-            log.error("%s: its row cannot be understood, so it is left alone: %s", what, failure_of(what, error))
-    return found
+            log.error("%s: its row cannot be understood and is skipped: %s", what, failure_of(what, error))
+    return entries
 
 
 def queued(row: _Row) -> Entry:
@@ -160,7 +160,7 @@ def queued(row: _Row) -> Entry:
 
 
 def ended(row: _Row) -> Entry:
-    """Returns a row of COMPLETED_COMPACTIONS as an entry. Hive writes 0 for values never set; they read as None."""
+    """Returns a row of COMPLETED_COMPACTIONS as an entry; a 0, which Hive writes for no value, reads as None."""
     return _entry(row, "CC", end=_set(row["CC_END"]), cleaner_start=None, retry_retention=0)
 
 
@@ -169,12 +169,12 @@ def history_row(row: _Row, state: State, now: int, error: str | None) -> dict[st
     values = {f"CC_{name}": row[f"CQ_{name}"] for name in MOVED}
     values |= {"CC_STATE": state.value, "CC_END": now, "CC_ERROR_MESSAGE": error or row["CQ_ERROR_MESSAGE"]}
     if values["CC_START"] is None:
-        values["CC_START"] = 0  # as Hive does; its SHOW COMPACTIONS and history purge read it
+        values["CC_START"] = 0  # as in Hive, whose SHOW COMPACTIONS and history purge read it
     return values
 
 
 def _set(value: int | None) -> int | None:
-    """Returns None for the value Hive writes when a number was never set: 0, or -1 for CQ_CLEANER_START."""
+    """Returns None for the numbers that Hive writes for no value: 0, or -1 in CQ_CLEANER_START."""
     return value if value is not None and value > 0 else None
 
 
@@ -216,13 +216,13 @@ def _type(entry_id: int, code: str) -> CompactionType:
     except ValueError:
         known = ", ".join(f"{kind.value} {kind.label}" for kind in CompactionType)
         raise NotSupported(
-            f"compaction {entry_id} has type {code!r}; known are {known}. Leave it to the engine that asked for it"
+            f"compaction {entry_id} has type {code!r}; known are {known}. Leave it to the engine that requested it"
         ) from None
 
 
 CQ = COMPACTION_QUEUE.c
 CC = COMPLETED_COMPACTIONS.c
-#: Types that only other table formats have (Iceberg's in a newer Hive) are not ours to touch.
+#: Types of other table formats (Iceberg in a newer Hive) are left alone.
 _TYPES = tuple(kind.value for kind in CompactionType)
-KNOWN_QUEUED = CQ.CQ_TYPE.in_([literal(kind) for kind in _TYPES])  # a plain list would be written out at each call
+KNOWN_QUEUED = CQ.CQ_TYPE.in_([literal(kind) for kind in _TYPES])  # a plain list would be compiled at each call
 KNOWN_ENDED = CC.CC_TYPE.in_(_TYPES)

@@ -1,6 +1,6 @@
-"""COMPACTION_QUEUE and its history inside one transaction: rows are locked, changed and moved to the history.
+"""COMPACTION_QUEUE and its history within one transaction: locks, changes and moves rows.
 
-Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``; one that matches no row raises LostClaim.
+Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``. If it matches no row, it raises LostClaim.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from compactor.compaction.states import State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.prepared import send
-from compactor.metastore.queue import queue_rows as entries
+from compactor.metastore.queue import queue_rows
 from compactor.metastore.queue.queue_rows import CQ
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -51,46 +51,46 @@ class QueueTable:
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self.database = database
         self.dialect = dialect
-        self.rows = entries.Rows(dialect)
+        self.rows = queue_rows.Rows(dialect)
 
-    def keep_in(self, beyond: entries.Beyond) -> None:
-        """Sets where values are kept for which this schema has no column; without it such a queue is read-only."""
-        self.rows.beyond = beyond
+    def set_extra_columns(self, extra_columns: queue_rows.ExtraColumns) -> None:
+        """Sets the store of values without a column in this schema; without it such a queue is read-only."""
+        self.rows.extra_columns = extra_columns
 
-    def forget_kept(self, ids: Collection[int]) -> None:
-        """Drops what is kept elsewhere about entries that have left the history."""
+    def forget_extra_columns(self, ids: Collection[int]) -> None:
+        """Drops the extra values of entries that have left the history."""
         self.rows.forget(ids)
 
     @contextmanager
     def changing(self) -> Iterator[Connection]:
-        if not self.rows.is_whole and self.rows.beyond is None:
+        if not self.rows.is_whole and self.rows.extra_columns is None:
             raise NotSupported(
                 f"metastore {self.database.url}: its schema {' or '.join(self.dialect.schema_versions)} has no columns "
-                "for a compaction's transaction, its pool and its errors; they are kept in our own state, and none is "
+                "for a compaction's transaction, pool and errors; Compactor keeps them in its own state, which is not "
                 "open: set state_url, or use a mode other than observe"
             )
         with self.database.write() as conn:
             yield conn
 
     def seen(self, conn: Connection, entry_id: int) -> Entry | None:
-        """Returns the entry as it is now, without locking its row; None if it is not in the queue."""
-        found = self.rows.queued(conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings())
-        return found[0] if found else None
+        """Returns the current entry without a lock on its row; None if it is not in the queue."""
+        entries = self.rows.queued(conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings())
+        return entries[0] if entries else None
 
     def locked(self, conn: Connection, entry_id: int) -> Entry | None:
-        found = self.rows.queued(send(conn, _row_of(self.dialect), {"of_id": entry_id}).mappings())
-        return found[0] if found else None
+        entries = self.rows.queued(send(conn, _row_of(self.dialect), {"of_id": entry_id}).mappings())
+        return entries[0] if entries else None
 
     def locked_all(self, conn: Connection, ids: Collection[int]) -> dict[int, Entry]:
         query = select(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(ids)).order_by(CQ.CQ_ID)
-        found = self.rows.queued(conn.execute(self.dialect.for_update(query)).mappings())
-        return {entry.id: entry for entry in found}
+        locked_entries = self.rows.queued(conn.execute(self.dialect.for_update(query)).mappings())
+        return {entry.id: entry for entry in locked_entries}
 
     def change(self, conn: Connection, entry: Entry, values: Mapping[str, object]) -> None:
         """Changes the row if its state and its worker are those of ``entry``.
 
         Raises:
-            LostClaim: they are not, or the row is gone.
+            LostClaim: they differ, or the row is gone.
         """
         stored = self.rows.stored(COMPACTION_QUEUE, values) or {"CQ_STATE": entry.state.value}
         if conn.execute(update(COMPACTION_QUEUE).where(*_as_known(entry)).values(**stored)).rowcount != 1:
@@ -103,7 +103,7 @@ class QueueTable:
         row = conn.execute(query).mappings().first()
         if row is None:
             raise LostClaim(f"compaction {entry.id} is no longer {entry.state.label} by {entry.worker_id}")
-        ended = entries.history_row(row, state, now_ms(conn), error)
+        ended = queue_rows.history_row(row, state, now_ms(conn), error)
         self.rows.keep({entry.id: {name: value for name, value in ended.items() if value is not None}})
         conn.execute(insert(COMPLETED_COMPACTIONS).values(**self.rows.stored(COMPLETED_COMPACTIONS, ended)))
         self.delete(conn, entry)
@@ -114,24 +114,24 @@ class QueueTable:
 
     def draw(self, conn: Connection) -> int:
         counter = NEXT_COMPACTION_QUEUE_ID
-        found = conn.execute(self.dialect.for_update(select(counter.c.NCQ_NEXT))).scalar_one()
-        conn.execute(update(counter).values(NCQ_NEXT=found + 1))
-        return int(found)
+        next_id = conn.execute(self.dialect.for_update(select(counter.c.NCQ_NEXT))).scalar_one()
+        conn.execute(update(counter).values(NCQ_NEXT=next_id + 1))
+        return int(next_id)
 
 
 def must_be_open(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None, worker_id: str | None = None) -> None:
-    """Checks that the transaction of a compaction is open, and ``worker_id``'s own if that is given.
+    """Checks that the transaction of a compaction is open, and with ``worker_id`` that it belongs to that worker.
 
     Raises:
-        LostClaim: it is not.
+        LostClaim: the transaction has ended, or belongs to another worker.
     """
     if row is None or row.state != txn_states.OPEN:
-        found = "gone" if row is None else txn_states.NAMES.get(row.state, row.state)
-        raise LostClaim(f"compaction {entry.id}: its transaction {txn} is {found}, it must be open")
+        state = "gone" if row is None else txn_states.NAMES.get(row.state, row.state)
+        raise LostClaim(f"compaction {entry.id}: its transaction {txn} is {state}, it must be open")
     if worker_id is not None and row.agent not in (None, worker_id):
         raise LostClaim(
-            f"compaction {entry.id}: transaction {txn} was opened by {row.agent}, not by {worker_id}: the metastore was put "
-            "back to an older copy, which gave the number out again"
+            f"compaction {entry.id}: transaction {txn} was opened by {row.agent}, not by {worker_id}: the metastore was "
+            "restored to an older copy, which used the number again"
         )
 
 

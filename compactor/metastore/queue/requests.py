@@ -1,4 +1,4 @@
-"""Requests for compactions: entered into the queue, or recorded in the history with the reason why there is none."""
+"""Enters requests for compactions into the queue, or records in the history why there is none."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Requests:
         """Puts a request into the queue and returns its id.
 
         Raises:
-            Refused: one is queued or being worked on, or a finished one covers everything written so far (Hive's
-                ``CompactFunction``), or its properties are too long.
+            Refused: a compaction is waiting or working, a finished one covers all writes so far (Hive's
+                ``CompactFunction``), or the properties are too long.
         """
         (answer,) = self.request_all([request])
         if isinstance(answer, Refused):
@@ -57,16 +57,15 @@ class Requests:
     def request_all(self, requests: Sequence[Request]) -> list[int | Refused]:
         """Puts requests into the queue in one transaction; returns the id of each, or why it is refused.
 
-        The number of statements does not depend on the number of requests. Of two requests for the same entity the second
-        is refused.
+        The number of statements does not depend on the number of requests. A second request for the same entity is
+        refused.
         """
         properties = [
             properties_text.encode(request.properties) if request.properties else None for request in requests
         ]
         with self._table.changing() as conn:
             lock_scheduler(conn, self._table.dialect)
-            # Before anything else is read: the lock on the counter's row keeps two requesters of ours apart on every
-            # database.
+            # The lock on the counter's row comes before all reads: it keeps two requesters apart on every database.
             counter = select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT)
             first = int(conn.execute(self._table.dialect.for_update(counter)).scalar_one())
             known = _Duplicates(conn, [request.entity for request in requests])
@@ -82,14 +81,14 @@ class Requests:
                 answers.append(entry_id if refused is None else refused)
             if rows:
                 conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=first + len(rows)))
-                # replaced: the id may have been drawn before, for a request that was not entered in the end
+                # replace: the id may have been drawn before, for a request that was not entered
                 self._table.rows.keep({first + number: row for number, row in enumerate(rows)}, replace=True)
                 conn.execute(insert(COMPACTION_QUEUE), [self._table.rows.stored(COMPACTION_QUEUE, row) for row in rows])
             return answers
 
     @retried
     def did_not_initiate(self, entity: Entity, message: str, *, initiator: str | None = None) -> int:
-        """Records in the history that nothing was requested, and why; returns the id of that row."""
+        """Records in the history why nothing was requested; returns the id of that row."""
         with self._table.changing() as conn:
             entry_id = self._table.draw(conn)
             now = now_ms(conn)
@@ -116,8 +115,8 @@ class Requests:
         if known is None or request.type.value in known:
             return None
         return Refused(
-            f"compaction of {request.entity}: Hive 3.1 knows no {request.type.label.lower()} compaction, and could no "
-            "longer show its queue; ask for minor or major"
+            f"compaction of {request.entity}: Hive 3.1 does not know {request.type.label.lower()} compactions, and could "
+            "not show its queue any more; request a minor or a major one"
         )
 
 
@@ -154,7 +153,7 @@ class _Duplicates:
     """The rows of the queue that make a new request for one of ``entities`` pointless, whatever its type."""
 
     def __init__(self, conn: Connection, entities: Sequence[Entity]) -> None:
-        self._found: dict[Entity, tuple[State, int]] = {}
+        self._rows: dict[Entity, tuple[State, int]] = {}
         tables = {(entity.database.lower(), entity.table.lower()) for entity in entities}
         names = {name for entity in entities for name in _forms(entity.partition)}
         counters = select(NEXT_WRITE_ID).where(tuple_(_NWI.NWI_DATABASE, _NWI.NWI_TABLE).in_(tables))
@@ -168,18 +167,18 @@ class _Duplicates:
             state, table = State(row.CQ_STATE), (row.CQ_DATABASE.lower(), row.CQ_TABLE.lower())
             if state is not State.READY_FOR_CLEANING or row.CQ_HIGHEST_WRITE_ID == last.get(table, 0):
                 entity = Entity(database=table[0], table=table[1], partition=row.CQ_PARTITION)
-                self._found.setdefault(entity, (state, row.CQ_ID))
+                self._rows.setdefault(entity, (state, row.CQ_ID))
 
     def refusal(self, entity: Entity) -> Refused | None:
-        """Returns the reason to refuse a request for ``entity``, which names its oldest row; None if there is none."""
-        rows = [row for name in _forms(entity.partition) if (row := self._found.get(_lower(entity, name)))]
+        """Returns the error that refuses a request for ``entity`` and names its oldest row; None if it is allowed."""
+        rows = [row for name in _forms(entity.partition) if (row := self._rows.get(_lower(entity, name)))]
         if not rows:
             return None
         state, entry_id = min(rows, key=lambda row: row[1])
         return Refused(f"Compaction is already scheduled with state='{state.label}' and id={entry_id}")
 
     def add(self, entity: Entity, entry_id: int) -> None:
-        self._found[_lower(entity, entity.partition)] = (State.INITIATED, entry_id)
+        self._rows[_lower(entity, entity.partition)] = (State.INITIATED, entry_id)
 
 
 def _lower(entity: Entity, partition: str | None) -> Entity:

@@ -1,7 +1,7 @@
 """Hive 3.1's schema: NEXT_TXN_ID instead of TXN_LOCK_TBL, no rows of committed transactions, a narrower queue.
 
 Its transactions, write IDs, locks and queue are kept as Hive 3.1 keeps them; values that its queue has no column for are
-in our own state (``rows.Beyond``). Its readers fail on a directory ``…_v<txn>``, so outputs are named without.
+in our own state (``ExtraColumns``). Its readers fail on a directory ``…_v<txn>``, so outputs are named without.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.metastore.notifications import transaction_events as told
+from compactor.metastore.notifications import transaction_events
 from compactor.metastore.notifications.log import Notifications
-from compactor.metastore.notifications.write_events import Told, Write
+from compactor.metastore.notifications.write_events import CommitNews, Write
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import HIVE_LOCKS, MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.transactions import commit_rows
@@ -456,11 +456,11 @@ class Transactions:
         """Aborts ``txns``, tells of it, and returns those that were open."""
         aborted = [txn for txn in txns if txn_rows.mark_aborted(conn, self._dialect, txn, reason)]
         if aborted:
-            self._notifications.write(conn, told.aborted(aborted))
+            self._notifications.write(conn, transaction_events.on_abort(aborted))
         return aborted
 
     def _commit_unless_lost(
-        self, conn: Connection, txn: TxnId, type: TxnType, written: Told | None = None
+        self, conn: Connection, txn: TxnId, type: TxnType, written: CommitNews | None = None
     ) -> TxnId | None:
         """Commits ``txn``, or aborts it and returns the transaction that it loses to."""
         self._dialect.lock_transactions(conn, exclusive=True)
@@ -473,7 +473,7 @@ class Transactions:
         by_write_ids = self._limits.min_history_write_id is True
         everything = by_write_ids or not self._limits.min_history_level
         commit_rows.complete(conn, self._dialect, txn, type, commit_id, everything=everything)
-        self._notifications.write(conn, told.committed(txn, self._dialect, written))
+        self._notifications.write(conn, transaction_events.on_commit(txn, self._dialect, written))
         return None
 
     def _must_exist(self, conn: Connection, txn: TxnId) -> TxnRow:

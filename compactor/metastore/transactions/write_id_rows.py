@@ -17,7 +17,7 @@ from compactor.database.parts import parts
 from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
 from compactor.metastore.notifications.log import Notifications
-from compactor.metastore.notifications.transaction_events import allocated, allocated_all
+from compactor.metastore.notifications.transaction_events import on_allocation, on_allocations
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import (
@@ -69,7 +69,7 @@ class WriteIds:
                 check(drawn)
             mapping = {"T2W_TXNID": txn, "T2W_DATABASE": database, "T2W_TABLE": table, "T2W_WRITEID": drawn}
             send(conn, _MAPPING, mapping)
-            self._notifications.write(conn, allocated(txn, database, table, drawn))
+            self._notifications.write(conn, on_allocation(txn, database, table, drawn))
             return drawn
 
     @retried
@@ -94,7 +94,7 @@ class WriteIds:
             given = self.assign(conn, ordered, database, table)
             if check is not None:
                 check(given[ordered[0]], given[ordered[-1]])
-            self._notifications.write(conn, allocated_all(given, database, table))
+            self._notifications.write(conn, on_allocations(given, database, table))
         return given
 
     def next(self, database: str, table: str) -> WriteId:

@@ -80,7 +80,7 @@ def opened(url: str) -> Metastore:
     """Opens the metastore; what the queue of Hive 3.1 has no columns for is kept in the same database."""
     metastore = open_metastore("default", url)
     if not metastore.dialect.layout.has_visibility:
-        metastore.queue.keep_in(open_state(url).kept_columns("default"))
+        metastore.queue.set_extra_columns(open_state(url).kept_columns("default"))
     return metastore
 
 

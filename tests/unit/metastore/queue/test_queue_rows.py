@@ -53,7 +53,7 @@ class Kept(dict[int, dict[str, Any]]):
 @pytest.fixture
 def hive3() -> tuple[Rows, Kept]:
     rows, kept = Rows(Postgres31()), Kept()
-    rows.beyond = kept
+    rows.extra_columns = kept
     return rows, kept
 
 
@@ -86,7 +86,7 @@ def test_a_state_that_hive_3_cannot_show_is_known_elsewhere_only(hive3: tuple[Ro
 
 def test_a_schema_with_every_column_keeps_nothing_elsewhere() -> None:
     rows, kept = Rows(Dialect()), Kept({7: {"POOL_NAME": "elsewhere"}})
-    rows.beyond = kept
+    rows.extra_columns = kept
     values = {"CQ_ID": 7, "CQ_POOL_NAME": "p"}
     rows.keep({7: values}, replace=True)
     assert rows.is_whole

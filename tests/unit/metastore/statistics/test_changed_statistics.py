@@ -62,22 +62,22 @@ def test_sizes_that_are_right_are_not_written_again() -> None:
 
 
 def test_rows_that_were_not_marked_are() -> None:
-    found = find_changes(stored(numRows="4"), KNOWN)
-    assert found == Changes(sizes=SIZES, parameters={FLAGS: flags(), "numRows": "4", "rawDataSize": "8"}, marks=True)
+    changes = find_changes(stored(numRows="4"), KNOWN)
+    assert changes == Changes(sizes=SIZES, parameters={FLAGS: flags(), "numRows": "4", "rawDataSize": "8"}, marks=True)
 
 
 def test_a_wrong_number_of_rows_is_corrected_and_takes_away_what_it_cannot_prove() -> None:
     """A writer counted wrongly: only columns of which everything is proved keep their marks."""
-    found = find_changes(marked(A, B, of=("a", "b", "d"), rows="5"), KNOWN)
-    assert found.parameters == {FLAGS: flags("a"), "numRows": "4", "rawDataSize": "8"}
-    assert found.columns == {}
+    changes = find_changes(marked(A, B, of=("a", "b", "d"), rows="5"), KNOWN)
+    assert changes.parameters == {FLAGS: flags("a"), "numRows": "4", "rawDataSize": "8"}
+    assert changes.columns == {}
 
 
 def test_a_column_that_contradicts_its_mark_loses_it() -> None:
-    found = find_changes(marked(STALE_A, B, of=("a", "b")), KNOWN)
-    assert found.parameters == {FLAGS: flags("b")}
-    assert found.columns == {1: EXACT_A}
-    assert found.marks
+    changes = find_changes(marked(STALE_A, B, of=("a", "b")), KNOWN)
+    assert changes.parameters == {FLAGS: flags("b")}
+    assert changes.columns == {1: EXACT_A}
+    assert changes.marks
 
 
 def test_a_column_without_a_mark_gets_figures_but_no_mark() -> None:
@@ -87,9 +87,9 @@ def test_a_column_without_a_mark_gets_figures_but_no_mark() -> None:
 
 def test_a_column_of_nothing_but_exact_figures_is_marked_anew() -> None:
     stale = replace(C, figures={"NUM_NULLS": 0, "NUM_TRUES": 3, "NUM_FALSES": 3})
-    found = find_changes(marked(stale), KNOWN)
-    assert found.parameters == {FLAGS: flags("c")}
-    assert found.columns == {3: {"NUM_NULLS": 0, "NUM_TRUES": 1, "NUM_FALSES": 3}}
+    changes = find_changes(marked(stale), KNOWN)
+    assert changes.parameters == {FLAGS: flags("c")}
+    assert changes.columns == {3: {"NUM_NULLS": 0, "NUM_TRUES": 1, "NUM_FALSES": 3}}
 
 
 def test_a_column_of_another_type_is_left_alone() -> None:
@@ -104,9 +104,9 @@ def test_statistics_of_later_writes_stay(write_id: int) -> None:
 
 def test_statistics_of_an_aborted_write_count_as_unmarked() -> None:
     """Hive reads them as that, until the write ID is forgotten and counts as committed."""
-    found = find_changes(marked(A, of=("a", "b"), write_id=7), KNOWN)
-    assert found.parameters == {FLAGS: flags(), "numRows": "4", "rawDataSize": "8"}
-    assert found.marks
+    changes = find_changes(marked(A, of=("a", "b"), write_id=7), KNOWN)
+    assert changes.parameters == {FLAGS: flags(), "numRows": "4", "rawDataSize": "8"}
+    assert changes.marks
 
 
 def test_where_the_last_writer_left_statistics_alone_nothing_is_marked() -> None:
@@ -114,8 +114,8 @@ def test_where_the_last_writer_left_statistics_alone_nothing_is_marked() -> None
     known = replace(KNOWN, highest=WriteId(6))
     rows = {"numRows": "4", "rawDataSize": "8"}
     assert find_changes(stored(STALE_A, C), known) == Changes(sizes=SIZES, parameters=rows, columns={1: EXACT_A})
-    found = find_changes(marked(A, C, of=("a", "c"), rows="5"), known)
-    assert found == Changes(sizes=SIZES, parameters={**rows, FLAGS: "{}"})
+    changes = find_changes(marked(A, C, of=("a", "c"), rows="5"), known)
+    assert changes == Changes(sizes=SIZES, parameters={**rows, FLAGS: "{}"})
     assert find_changes(marked(C), known) == Changes(sizes=SIZES)
     assert find_changes(marked(A, C, of=("a",)), known) == Changes(sizes=SIZES)
 
@@ -125,18 +125,18 @@ def test_statistics_without_a_write_id_count() -> None:
 
 
 def test_marks_of_columns_do_not_count_without_that_of_the_rows() -> None:
-    found = find_changes(stored(A, numRows="4", **{FLAGS: '{"COLUMN_STATS":{"a":"true"}}'}), KNOWN)
-    assert found.parameters[FLAGS] == flags()
+    changes = find_changes(stored(A, numRows="4", **{FLAGS: '{"COLUMN_STATS":{"a":"true"}}'}), KNOWN)
+    assert changes.parameters[FLAGS] == flags()
 
 
 def test_where_nothing_is_marked_what_is_marked_is_left_alone() -> None:
     known = replace(KNOWN, sets_flags=False)
     assert find_changes(marked(STALE_A, rows="5"), known) == Changes(sizes=SIZES)
-    found = find_changes(
+    changes = find_changes(
         stored(STALE_A, replace(C, figures={}), numRows="5", **{FLAGS: '{"COLUMN_STATS":{"c":"true"}}'}), known
     )
     wanted: dict[str, Any] = {"numRows": "4", "rawDataSize": "8"}
-    assert found == Changes(sizes=SIZES, parameters=wanted, columns={1: EXACT_A})
+    assert changes == Changes(sizes=SIZES, parameters=wanted, columns={1: EXACT_A})
 
 
 def test_figures_of_an_empty_table() -> None:
