@@ -62,7 +62,7 @@ class Gate:
     def read_write_ids(self, tables: Iterable[Table]) -> None:
         """Reads ``write_ids`` of several tables together."""
         names = {table.id: (table.database.lower(), table.name.lower()) for table in tables}
-        lists = self.site.metastore.write_ids.valid_of(set(names.values()), self.txns)
+        lists = self.site.metastore.write_ids.valid_by_table(set(names.values()), self.txns)
         self._write_ids |= {number: lists[name] for number, name in names.items()}
 
     def write_ids(self, table: Table) -> ValidWriteIdList:

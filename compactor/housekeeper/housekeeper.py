@@ -238,7 +238,7 @@ def _find_unforgettable(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId,
     txns = {transaction.id for transaction in ended}
     kept = {txn: "first seen aborted within compactor.forget.grace" for txn in txns if not grace.is_over(txn)}
     by_table: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
-    for txn, database, name, write_id in site.metastore.write_ids.of_all(txns - kept.keys()):
+    for txn, database, name, write_id in site.metastore.write_ids.allocated_to_all(txns - kept.keys()):
         by_table[(database, name)][write_id] = txn
     proof = RemovalProof(site)
     for (database, name), aborted in by_table.items():
@@ -263,7 +263,7 @@ def _is_gone(site: Site, database: str, name: str, aborted: Mapping[WriteId, Txn
     """Returns true if the table was dropped: no catalog has it, and its write IDs were not renamed."""
     named = {
         (txn, of_database, of_table)
-        for txn, of_database, of_table, _ in site.metastore.write_ids.of_all(aborted.values())
+        for txn, of_database, of_table, _ in site.metastore.write_ids.allocated_to_all(aborted.values())
     }
     return not site.metastore.catalog.is_known(database, name) and all(
         (txn, database, name) in named for txn in aborted.values()

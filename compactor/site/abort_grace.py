@@ -59,7 +59,7 @@ class AbortGrace:
     def _write_ids(self) -> defaultdict[tuple[str, str], set[WriteId]]:
         """The write IDs of each table whose grace time is over."""
         write_ids: defaultdict[tuple[str, str], set[WriteId]] = defaultdict(set)
-        for txn, database, table, write_id in self._site.metastore.write_ids.of_aborted():
+        for txn, database, table, write_id in self._site.metastore.write_ids.allocated_to_aborted():
             if self.is_over(txn):
                 write_ids[database, table].add(write_id)
         return write_ids

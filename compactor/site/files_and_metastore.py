@@ -34,7 +34,7 @@ class AllocatedIds:
         )
         self._newest = metastore.transactions.newest()
         by_id = {table.id: (table.database.lower(), table.name.lower()) for table in tables}
-        following = metastore.write_ids.next_of(set(by_id.values()))
+        following = metastore.write_ids.next_by_table(set(by_id.values()))
         self._next = {number: following[name] for number, name in by_id.items()}
 
     def must_explain(self, target: Target, names: Iterable[str], own: TxnId | None = None) -> None:

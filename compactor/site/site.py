@@ -327,7 +327,7 @@ class Look:
         self.site = site
         self._txns = site.metastore.transactions.snapshot(own)
         names = {table.id: (table.database.lower(), table.name.lower()) for table in tables}
-        lists = site.metastore.write_ids.valid_of(set(names.values()), self._txns)
+        lists = site.metastore.write_ids.valid_by_table(set(names.values()), self._txns)
         self._write_ids: dict[int, ValidWriteIdList] = {
             number: lists[name].for_compactor() for number, name in names.items()
         }

@@ -98,7 +98,7 @@ def test_partitions_take_the_place_of_the_provisional_component(metastore: Metas
     txn = writer(metastore)
     [(_, _, _, write_id)] = components(metastore)
     assert isinstance(write_id, int)
-    number = metastore.write_ids.of(txn)[0][2]
+    number = metastore.write_ids.allocated_to(txn)[0][2]
     metastore.write_ids.add_partitions(txn, T, ["p=2", "p=1"], "i", number)
     assert components(metastore) == [(txn, "p=1", "i", write_id), (txn, "p=2", "i", write_id)]
 
@@ -131,7 +131,7 @@ def test_statistics_of_what_was_written_are_no_longer_exact(metastore: Metastore
         rows = [{"PART_ID": part.id, "PARAM_KEY": "COLUMN_STATS_ACCURATE", "PARAM_VALUE": "{}"} for part in parts]
         conn.execute(t.PARTITION_PARAMS.insert(), rows)
     txn = writer(metastore)
-    number = metastore.write_ids.of(txn)[0][2]
+    number = metastore.write_ids.allocated_to(txn)[0][2]
     partition = Entity(database="default", table="q", partition="p=1")
     assert metastore.write_ids.allocate(txn, "default", "q") == number
     metastore.write_ids.add_component(txn, partition, "i", number)

@@ -165,7 +165,7 @@ def test_a_name_that_is_taken_or_not_there_is_refused(metastore: Metastore, tabl
         metastore.embedded_catalog.rename_table(table, "v", "nowhere")
     with pytest.raises(Refused, match=r"'p=x' of default\.t exists already"):
         metastore.embedded_catalog.rename_partition(table, ODD, ["x"])
-    with pytest.raises(Refused, match="1 partition keys, 2 values came"):
+    with pytest.raises(Refused, match="1 partition keys, found 2 values"):
         metastore.embedded_catalog.rename_partition(table, ODD, ["x", "y"])
     with pytest.raises(NotFound, match="database nowhere"):
         metastore.embedded_catalog.drop_database("nowhere")

@@ -322,8 +322,8 @@ def test_next_write_ids_of_several_tables(metastore: Metastore, p: Table, unpart
     write(metastore, T)
     write(metastore, part(metastore, p, "1"))
     names = {("default", "t"), ("default", "p"), ("default", "none")}
-    assert metastore.write_ids.next_of(names) == {name: metastore.write_ids.next(*name) for name in names}
-    assert metastore.write_ids.next_of([]) == {}
+    assert metastore.write_ids.next_by_table(names) == {name: metastore.write_ids.next(*name) for name in names}
+    assert metastore.write_ids.next_by_table([]) == {}
 
 
 def test_cleaning_a_partition_touches_no_other(metastore: Metastore, p: Table) -> None:

@@ -208,7 +208,7 @@ def test_what_is_proved_is_marked_under_a_write_id_of_the_compaction(subject: Su
     subject.commit()
     assert subject.parameters == {**SIZES, **ROWS, FLAGS: '{"BASIC_STATS":"true"}'}
     assert subject.write_id == 2
-    assert subject.metastore.write_ids.of(subject.txn) == [("default", "t", 2)]
+    assert subject.metastore.write_ids.allocated_to(subject.txn) == [("default", "t", 2)]
     assert subject.metastore.write_ids.next("default", "t") == 3
     valid = subject.metastore.write_ids.valid
     assert valid("default", "t", subject.metastore.transactions.snapshot()).is_valid(WriteId(2))

@@ -21,7 +21,7 @@ def batch(number: int, stream: str = "arrivals", table_id: int = 7, query: str =
 
 def commit(metastore: Metastore, one: StreamBatch) -> TxnId:
     (txn,) = metastore.transactions.open("ann", "h")
-    with metastore.transactions.committing(txn, first=[metastore.stream_batches.recording(txn, one)]):
+    with metastore.transactions.committing(txn, first=[metastore.stream_batches.record(txn, one)]):
         pass
     return txn
 
@@ -48,9 +48,9 @@ def test_a_stream_belongs_to_one_query_until_it_is_forgotten(metastore: Metastor
     commit(metastore, batch(0, query="two", stream="arrivals_2"))
     commit(metastore, batch(0, query="two", stream="arrivalsX2"))
     for number, query in ((0, "two"), (1, "two"), (0, ""), (7, "")):
-        with pytest.raises(Refused, match=r"the name is that of query one; .*forget_stream"):
+        with pytest.raises(Refused, match=r"the name belongs to query one; .*forget_stream"):
             batches.is_committed(batch(number, query=query))
-        with pytest.raises(Refused, match="the name is that of query one"):
+        with pytest.raises(Refused, match="the name belongs to query one"):
             commit(metastore, batch(number, query=query))
     assert batches.is_committed(batch(0, query="one"))
     commit(metastore, batch(1, query="one"))
@@ -60,7 +60,7 @@ def test_a_stream_belongs_to_one_query_until_it_is_forgotten(metastore: Metastor
     assert batches.is_committed(batch(0, query="two"))
     assert batches.is_committed(batch(0, query="two", stream="arrivals_2"))
     commit(metastore, batch(3, stream="own"))
-    with pytest.raises(Refused, match="the name is that of a program without a query"):
+    with pytest.raises(Refused, match="the name belongs to a program without a query"):
         batches.is_committed(batch(4, stream="own", query="one"))
     commit(metastore, batch(4, stream="own"))
 
@@ -71,7 +71,7 @@ def test_a_commit_of_a_known_batch_commits_nothing(metastore: Metastore) -> None
         (txn,) = metastore.transactions.open("ann", "h")
         with (
             pytest.raises(error),
-            metastore.transactions.committing(txn, first=[metastore.stream_batches.recording(txn, batch(number))]),
+            metastore.transactions.committing(txn, first=[metastore.stream_batches.record(txn, batch(number))]),
         ):
             pytest.fail("nothing may be named")
         metastore.transactions.abort(txn, "by the test")
@@ -83,7 +83,7 @@ def test_a_commit_that_fails_records_no_batch(metastore: Metastore) -> None:
     (txn,) = metastore.transactions.open("ann", "h")
     with (
         pytest.raises(OSError, match="by the test"),
-        metastore.transactions.committing(txn, first=[metastore.stream_batches.recording(txn, batch(3))]),
+        metastore.transactions.committing(txn, first=[metastore.stream_batches.record(txn, batch(3))]),
     ):
         raise OSError("by the test")
     assert not metastore.stream_batches.is_committed(batch(3))
@@ -110,7 +110,7 @@ def test_a_paused_commit_of_a_batch_that_came_again_since_commits_nothing(metast
     """Its driver was replaced; the new one has committed the batch, and the next, which took its row away."""
     commit(metastore, batch(3))
     (txn,) = metastore.transactions.open("ann", "h")
-    record = metastore.stream_batches.recording(txn, batch(4))
+    record = metastore.stream_batches.record(txn, batch(4))
     with metastore.database.write() as conn:
         assert conn.execute(select(REPL_TXN_MAP.c.RTM_SRC_TXN_ID)).scalars().all() == [3]
         if metastore.database.kind == "sqlite":  # which lets nobody write meanwhile

@@ -13,7 +13,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.commit_rows import not_overwritten
+from compactor.metastore.transactions.commit_rows import check_not_overwritten
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.metastore.transactions.shown_transactions import HeartbeatRange, KeyValue, NewTransaction
 from compactor.metastore.transactions.transaction_rows import TxnType
@@ -89,7 +89,7 @@ def test_what_was_overwritten_hides_write_ids_drawn_before(
     metastore: Metastore, theirs: str, where: Entity, is_hidden: bool
 ) -> None:
     first, second = writer(metastore, "i", P1), writer(metastore, theirs, where)
-    check = not_overwritten(first, [P1])
+    check = check_not_overwritten(first, [P1])
     with metastore.database.read() as conn:
         check(conn)
     metastore.transactions.commit(second)
@@ -382,7 +382,7 @@ def test_write_ids_count_per_table_and_are_given_once(metastore: Metastore) -> N
     assert metastore.write_ids.allocate(a, "Default", "t") == 1
     assert metastore.write_ids.allocate(b, "default", "t") == 2
     assert metastore.write_ids.allocate(b, "default", "other") == 1
-    assert metastore.write_ids.of(b) == [("default", "other", 1), ("default", "t", 2)]
+    assert metastore.write_ids.allocated_to(b) == [("default", "other", 1), ("default", "t", 2)]
     assert metastore.write_ids.transactions("default", "t") == {1: a, 2: b}
 
 
@@ -393,8 +393,8 @@ def test_write_ids_of_many_transactions_at_once(metastore: Metastore) -> None:
         (txn, "default", name, metastore.write_ids.allocate(txn, "default", name)) for txn in txns for name in "ab"
     ]
     unknown = [TxnId(txns[-1] + number) for number in range(1, 1200)]
-    assert sorted(metastore.write_ids.of_all([*unknown, *txns])) == sorted(wanted)
-    assert metastore.write_ids.of_all([]) == []
+    assert sorted(metastore.write_ids.allocated_to_all([*unknown, *txns])) == sorted(wanted)
+    assert metastore.write_ids.allocated_to_all([]) == []
 
 
 def test_aborted_transactions_with_their_starts_and_write_ids(metastore: Metastore) -> None:
@@ -405,7 +405,7 @@ def test_aborted_transactions_with_their_starts_and_write_ids(metastore: Metasto
         metastore.transactions.abort(txn, "x")
     starts = {one.id: one.started for one in metastore.transactions.unfinished()}
     assert metastore.transactions.aborted() == {txn: starts[txn] for txn in (first, third)}
-    assert metastore.write_ids.of_aborted() == [(first, "default", "a", written)]
+    assert metastore.write_ids.allocated_to_aborted() == [(first, "default", "a", written)]
 
 
 def test_read_only_transactions_get_no_write_id(metastore: Metastore) -> None:

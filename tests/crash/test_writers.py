@@ -257,7 +257,7 @@ def test_a_writer_whose_number_was_given_out_again_names_and_commits_nothing(
                 assert site.metastore.transactions.state(TxnId(txn.id)) == "o"
         finally:
             process.kill()
-    assert (process.returncode, "gave the number out again" in err) == (1, True), err
+    assert (process.returncode, "used the number again" in err) == (1, True), err
     found = {name: _values(site, name) for name in "tuw"}
     assert found == {"t": [1, 2], "u": [], "w": []} | {other: [*([1, 2] if other == "t" else []), 77]}
     names = [name for table in tables(site) for name in names_in(Path(table.location))]

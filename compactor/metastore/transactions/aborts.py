@@ -36,7 +36,7 @@ class Aborts:
     def writes(self, entity: Entity) -> list[AbortedWrite]:
         """Returns the aborted writes of one entity that have a write ID, oldest first, under every form of its name.
 
-        If ``are_shared``, some of them may be in another partition.
+        If ``are_shared``, some of them may belong to another partition.
         """
         query = (
             select(TXNS.c.TXN_ID, TXN_COMPONENTS.c.TC_WRITEID, TXNS.c.TXN_LAST_HEARTBEAT)
@@ -53,48 +53,54 @@ class Aborts:
             ]
 
     def written_in(self, entities: Collection[Entity]) -> dict[Entity, list[WriteId | None]]:
-        """Returns the write IDs that aborted transactions have written in each of ``entities``, under every form of its
-        name, in one statement; None stands for components without one. Most entities have none, and are left out."""
+        """Returns the write IDs of aborted transactions in each of ``entities``, under every form of its name.
+
+        None stands for a component without a write ID. Entities without aborted writes are left out.
+        """
         columns = TXN_COMPONENTS.c
         query = select(columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION, columns.TC_WRITEID).join(
             TXNS, TXNS.c.TXN_ID == columns.TC_TXNID
         )
-        found: defaultdict[Entity, list[WriteId | None]] = defaultdict(list)
+        write_ids: defaultdict[Entity, list[WriteId | None]] = defaultdict(list)
         if not entities:
             return {}
         with self._database.read() as conn:
-            meant = self._recorded(conn, entities)
-            for row in conn.execute(query.where(TXNS.c.TXN_STATE == txn_states.ABORTED, _of_any(meant))):
-                for entity in meant.get((row.TC_DATABASE, row.TC_TABLE), {}).get(row.TC_PARTITION, ()):
-                    found[entity].append(None if row.TC_WRITEID is None else WriteId(row.TC_WRITEID))
-        return dict(found)
+            entities_by_name = self._recorded(conn, entities)
+            for row in conn.execute(
+                query.where(TXNS.c.TXN_STATE == txn_states.ABORTED, _are_recorded(entities_by_name))
+            ):
+                for entity in entities_by_name.get((row.TC_DATABASE, row.TC_TABLE), {}).get(row.TC_PARTITION, ()):
+                    write_ids[entity].append(None if row.TC_WRITEID is None else WriteId(row.TC_WRITEID))
+        return dict(write_ids)
 
     def _recorded(
         self, conn: Connection, entities: Iterable[Entity]
     ) -> dict[tuple[str, str], dict[str | None, list[Entity]]]:
-        """Returns, for each table, the names under which writes into ``entities`` are recorded, and whose they may be."""
-        meant: dict[tuple[str, str], dict[str | None, list[Entity]]] = defaultdict(lambda: defaultdict(list))
+        """Returns the recorded names of writes into ``entities`` by table, each with the entities it may mean."""
+        entities_by_name: dict[tuple[str, str], dict[str | None, list[Entity]]] = defaultdict(lambda: defaultdict(list))
         for entity in entities:
             for name in components.forms_of(conn, self._dialect, entity):
-                meant[entity.database, entity.table][name].append(entity)
-        return meant
+                entities_by_name[entity.database, entity.table][name].append(entity)
+        return entities_by_name
 
     def are_shared(self, entity: Entity) -> bool:
-        """Returns true if another partition's aborted writes are recorded under a name of ``entity``, so that what is absent
-        from its directory may still be somewhere in its table."""
+        """Returns true if aborted writes of another partition may be recorded under a name of ``entity``.
+
+        Then files that are not in its directory may still be elsewhere in its table.
+        """
         with self._database.read() as conn:
             return components.are_shared(conn, self._dialect, entity)
 
     def forget(self, entity: Entity, write_ids: Collection[WriteId]) -> int:
-        """Deletes the components of these aborted writes, none of which may have files in storage (PROTOCOL 8).
+        """Deletes the components of these aborted writes; storage must not have files of them (PROTOCOL 8).
 
-        Returns the number of rows deleted.
+        Returns the number of deleted rows.
         """
         with self._database.write() as conn:
             return components.forget_aborted(conn, self._dialect, entity, write_ids)
 
 
-def _of_any(recorded: Mapping[tuple[str, str], Collection[str | None]]) -> ColumnElement[bool]:
+def _are_recorded(recorded: Mapping[tuple[str, str], Collection[str | None]]) -> ColumnElement[bool]:
     """Returns the condition for rows of TXN_COMPONENTS that have one of these names of each table."""
     columns = TXN_COMPONENTS.c
     conditions: list[ColumnElement[bool]] = []

@@ -1,4 +1,4 @@
-"""The rows that the commit of a user transaction reads and writes, inside a transaction of the caller."""
+"""Rows that the commit of a user transaction reads and writes, in the caller's database transaction."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ from compactor.metastore.transactions import transaction_rows
 from compactor.metastore.transactions.shown_transactions import KeyValue
 from compactor.metastore.transactions.transaction_rows import TxnType
 
-InTransaction: TypeAlias = Callable[[Connection], None]  #: what is to be done within a database transaction
-KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
+InTransaction: TypeAlias = Callable[[Connection], None]  #: a function to run within a database transaction
+KEY_PREFIX = "_meta"  #: prefix of properties that a transaction may commit (Hive's ``TxnStore.TXN_KEY_START``)
 
 
 def conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
     """Returns a transaction that updated or deleted where ``txn`` did and committed after ``txn`` was opened."""
-    found = send(conn, _conflicts(dialect), {"of_txn": txn}).scalar()
-    return None if found is None else TxnId(found)
+    winner = send(conn, _conflicts(dialect), {"of_txn": txn}).scalar()
+    return None if winner is None else TxnId(winner)
 
 
 @cache
@@ -85,8 +85,8 @@ def _conflicts(dialect: Dialect) -> Select[Any]:
     )
 
 
-def lost(txn: TxnId, winner: TxnId) -> WriteConflict:
-    """Returns the error of a transaction that lost to ``winner``."""
+def lost_error(txn: TxnId, winner: TxnId) -> WriteConflict:
+    """Returns the error for a transaction that lost to ``winner``."""
     return WriteConflict(
         f"transaction {txn} is aborted: transaction {winner} updated or deleted in the same place and committed first; run "
         "the statement again",
@@ -97,11 +97,12 @@ def lost(txn: TxnId, winner: TxnId) -> WriteConflict:
 def later_writer(
     conn: Connection, txn: TxnId, database: str, table: str, *, seen: ValidTxnList | None, only_changes: bool
 ) -> TxnId | None:
-    """Returns a transaction that wrote into a table and has committed since ``txn`` was opened, so that ``txn`` does not see
-    it, or would lose to it though it does.
+    """Returns a transaction that wrote into a table and committed after ``txn`` was opened; None without one.
+
+    ``txn`` does not see that transaction, or would lose to it although it sees it.
 
     Args:
-        seen: the snapshot of ``txn`` if it has one; else it will see what was opened before it.
+        seen: the snapshot of ``txn``; without one ``txn`` will see the transactions that were opened before it.
     """
     changed, written = WRITE_SET.c, COMPLETED_TXN_COMPONENTS.c
     changes = select(changed.WS_TXNID).where(
@@ -111,9 +112,9 @@ def later_writer(
         changed.WS_COMMIT_ID >= txn,
         changed.WS_OPERATION_TYPE.in_(("u", "d")),
     )
-    found = conn.execute(changes.limit(1)).scalar()
-    if found is not None or only_changes:
-        return found
+    changer = conn.execute(changes.limit(1)).scalar()
+    if changer is not None or only_changes:
+        return changer
     unseen = written.CTC_TXNID > (txn if seen is None else seen.high_watermark)
     if seen is not None and seen.open:
         unseen = or_(unseen, written.CTC_TXNID.in_(sorted(seen.open)))
@@ -123,21 +124,20 @@ def later_writer(
     return conn.execute(writes.limit(1)).scalar()
 
 
-def not_overwritten(txn: TxnId, entities: Collection[Entity]) -> InTransaction:
-    """Returns what checks that nobody has overwritten one of ``entities``, or a table of them, and committed since ``txn``
-    was opened: readers skip what has a smaller write ID than such a base (PROTOCOL 14.18).
+def check_not_overwritten(txn: TxnId, entities: Collection[Entity]) -> InTransaction:
+    """Returns a function that checks that nobody has overwritten ``entities`` or their tables since ``txn`` was opened.
 
-    Raises:
-        WriteConflict: somebody has.
+    Readers skip everything with a smaller write ID than the base of an overwrite (PROTOCOL 14.18). The function raises
+    WriteConflict if such an overwrite has committed.
     """
 
     def check(conn: Connection) -> None:
-        for database, table in sorted({(one.database, one.table) for one in entities}):
-            own = {one.partition for one in entities if (one.database, one.table) == (database, table)}
+        for database, table in sorted({(entity.database, entity.table) for entity in entities}):
+            own = {entity.partition for entity in entities if (entity.database, entity.table) == (database, table)}
             here = {"of_txn": txn, "of_database": database, "of_table": table}
             for winner, partition in send(conn, _OVERWRITTEN, here).rows:
                 if partition is None or partition in own:
-                    raise lost(txn, TxnId(winner))
+                    raise lost_error(txn, TxnId(winner))
 
     return check
 
@@ -152,13 +152,13 @@ _OVERWRITTEN = select(WRITE_SET.c.WS_TXNID, WRITE_SET.c.WS_PARTITION).where(
 
 
 def must_have_written(conn: Connection, txn: TxnId, written: Mapping[Entity, WriteId]) -> None:
-    """Checks that ``txn`` has got and recorded each of ``written``: the write IDs are its own.
+    """Checks that the database records each write ID in ``written`` for ``txn``.
 
-    In a database that was put back to an older copy they may be another transaction's, whose rows would be mixed with its
-    own (PROTOCOL 11.2).
+    If the database was restored to an older copy, another transaction may have the same write IDs, and rows of both
+    would mix (PROTOCOL 11.2).
 
     Raises:
-        Disagreement: it has not.
+        Disagreement: the database does not record one of them.
     """
     if not written:
         return
@@ -169,8 +169,8 @@ def must_have_written(conn: Connection, txn: TxnId, written: Mapping[Entity, Wri
         database, table = entity.database.lower(), entity.table.lower()
         if (database, table, entity.partition, write_id) not in recorded or (database, table, write_id) not in own:
             raise Disagreement(
-                f"{entity}: transaction {txn} got write ID {write_id} there, of which the database knows nothing any more: "
-                "the metastore was put back to an older copy, or the table was dropped or renamed. Nothing was named; begin "
+                f"{entity}: transaction {txn} got write ID {write_id} there, which the database no longer records: the "
+                "metastore was restored to an older copy, or the table was dropped or renamed. Nothing was named; begin "
                 "again"
             )
 
@@ -186,24 +186,24 @@ _MAPPINGS = select(TXN_TO_WRITE_ID.c.T2W_DATABASE, TXN_TO_WRITE_ID.c.T2W_TABLE, 
 )
 
 
-def take_marks_away(conn: Connection, dialect: Dialect, written: Mapping[Entity, WriteId]) -> None:
-    """Says that statistics of what was written are no longer exact: Hive answers ``count(*)`` from those that are marked.
+def unmark_statistics(conn: Connection, dialect: Dialect, written: Mapping[Entity, WriteId]) -> None:
+    """Removes the marks of exact statistics from written objects, or Hive would answer ``count(*)`` from them.
 
-    As Hive does for a writer that keeps none, with the write ID of that writer (PROTOCOL 12).
+    As Hive does for a writer that keeps no statistics, with the write ID of that writer (PROTOCOL 12).
 
     Args:
-        written: by table without partitions, or partition, the write ID.
+        written: the write ID by table without partitions, or by partition.
     """
-    for entity, write_id in sorted(written.items(), key=lambda one: str(one[0])):  # the same order for everybody
+    for entity, write_id in sorted(written.items(), key=lambda item: str(item[0])):  # everybody uses the same order
         table_id = send(conn, _TABLE, {"of_database": entity.database, "of_table": entity.table}).scalar()
         if entity.partition is None:
-            _take_mark_away(conn, dialect, TBLS.c.TBL_ID, TABLE_PARAMS.c.TBL_ID, table_id, write_id)
+            _unmark_statistics_of(conn, dialect, TBLS.c.TBL_ID, TABLE_PARAMS.c.TBL_ID, table_id, write_id)
             continue
         part_id = send(conn, _PARTITION, {"of_table": table_id, "of_partition": entity.partition}).scalar()
-        _take_mark_away(conn, dialect, PARTITIONS.c.PART_ID, PARTITION_PARAMS.c.PART_ID, part_id, write_id)
+        _unmark_statistics_of(conn, dialect, PARTITIONS.c.PART_ID, PARTITION_PARAMS.c.PART_ID, part_id, write_id)
 
 
-def _take_mark_away(
+def _unmark_statistics_of(
     conn: Connection, dialect: Dialect, id: Column[int], parameter_id: Column[int], owner: int | None, write_id: WriteId
 ) -> None:
     send(conn, _unmarked(parameter_id), {"of_owner": owner})
@@ -239,11 +239,11 @@ _PARTITION = select(PARTITIONS.c.PART_ID).where(
 def complete(
     conn: Connection, dialect: Dialect, txn: TxnId, type: TxnType, commit_id: TxnId, *, everything: bool
 ) -> None:
-    """Writes what Hive's commit writes: the write set, completed components, a compaction's stamps, the state.
+    """Writes the rows of Hive's commit: write set, completed components, a compaction's stamps, state.
 
     Args:
         commit_id: the newest transaction.
-        everything: record inserts in WRITE_SET, too.
+        everything: also record inserts in WRITE_SET.
     """
     transaction_rows.write_set(conn, txn, commit_id, everything=everything)
     if type is not TxnType.READ_ONLY and not type.compacts:
@@ -255,7 +255,7 @@ def complete(
 
 
 def complete_components(conn: Connection, txn: TxnId) -> None:
-    """Copies TXN_COMPONENTS to COMPLETED_TXN_COMPONENTS, with ``Y`` in all rows if any of them updated or deleted."""
+    """Copies TXN_COMPONENTS to COMPLETED_TXN_COMPONENTS; all rows get ``Y`` if one updated or deleted."""
     flag = "Y" if send(conn, _CHANGES, {"of_txn": txn}).scalar() else "N"
     send(conn, _COMPLETED[flag], {"of_txn": txn})
 
@@ -280,20 +280,20 @@ _CHANGES = select(func.count()).where(
 _COMPLETED = {flag: _completed(flag) for flag in "YN"}
 
 
-def set_property(conn: Connection, wanted: KeyValue) -> None:
+def set_property(conn: Connection, key_value: KeyValue) -> None:
     """Sets a table property with the commit.
 
     Raises:
-        Refused: its key lacks the prefix, or the table has no such property.
+        Refused: the key lacks the prefix, or the table does not have the property.
     """
-    if not wanted.key.startswith(KEY_PREFIX):
+    if not key_value.key.startswith(KEY_PREFIX):
         raise Refused(
-            f"property {wanted.key!r} cannot be committed with a transaction: it must begin with {KEY_PREFIX}"
+            f"property {key_value.key!r} cannot be committed with a transaction: it must begin with {KEY_PREFIX}"
         )
-    here = (TABLE_PARAMS.c.TBL_ID == wanted.table_id, TABLE_PARAMS.c.PARAM_KEY == wanted.key)
+    here = (TABLE_PARAMS.c.TBL_ID == key_value.table_id, TABLE_PARAMS.c.PARAM_KEY == key_value.key)
     if conn.execute(select(TABLE_PARAMS.c.PARAM_KEY).where(*here)).first() is None:
         raise Refused(
-            f"property {wanted.key!r} of table {wanted.table_id} is not there; set it once before it is committed with a "
-            "transaction"
+            f"property {key_value.key!r} of table {key_value.table_id} does not exist; set it once before a transaction "
+            "commits it"
         )
-    conn.execute(update(TABLE_PARAMS).where(*here).values(PARAM_VALUE=wanted.value))
+    conn.execute(update(TABLE_PARAMS).where(*here).values(PARAM_VALUE=key_value.value))

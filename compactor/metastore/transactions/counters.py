@@ -1,4 +1,4 @@
-"""Counters of a restored metastore, raised above the numbers that files already have (PROTOCOL 11.4)."""
+"""Raises the counters of a restored metastore above the numbers in names of files (PROTOCOL 11.4)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ _NWI = NEXT_WRITE_ID.c
 
 
 class Counters:
-    """Raises the counters of TXNS and NEXT_WRITE_ID; none is ever lowered.
+    """Raises, and never lowers, the counters of TXNS and NEXT_WRITE_ID.
 
-    Skipped numbers get no row, as with Hive's ``seedTxnId``: such a transaction counts as committed, and so does such a
-    write ID.
+    Skipped numbers get no row, as with Hive's ``seedTxnId``, so these transactions and write IDs count as committed.
     """
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
@@ -31,7 +30,7 @@ class Counters:
 
     @retried
     def raise_transactions(self, newest: TxnId, opening: NewTransaction) -> bool:
-        """Makes ``newest`` a committed transaction and the newest one; returns false if there is a newer one.
+        """Makes ``newest`` the newest transaction, committed; returns false if a newer one exists.
 
         Its row is that of ``opening``.
         """

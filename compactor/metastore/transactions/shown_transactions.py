@@ -25,7 +25,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTransaction:
-    """A transaction to be opened, and its user; ``agent`` is the process that works under it."""
+    """A transaction to open, and its user; ``agent`` is the process that opens it."""
 
     user: str
     host: str
@@ -50,7 +50,7 @@ class NewTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:
-    """A table property that changes with a commit or not at all; a sink records its progress in one."""
+    """A table property that a commit changes, such as the progress of a sink."""
 
     table_id: int
     key: str
@@ -59,7 +59,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRange:
-    """The transactions of a range that are not alive; ``no_such`` includes committed ones, as Hive's answer does."""
+    """The ended transactions of a range; ``no_such`` includes committed ones, as Hive's answer does."""
 
     no_such: frozenset[TxnId] = frozenset()
     aborted: frozenset[TxnId] = frozenset()

@@ -1,6 +1,6 @@
-"""Changes of rows when a transaction opens and ends, shared by user transactions and compactions.
+"""Rows that change when a user transaction or compaction begins and ends.
 
-Everything here runs inside a transaction of the caller. Order of locks (PROTOCOL 9): TXNS row, queue row, TXN_LOCK_TBL,
+Everything here runs in the caller's database transaction. Order of locks (PROTOCOL 9): TXNS row, queue row, TXN_LOCK_TBL,
 NEXT_WRITE_ID, NOTIFICATION_SEQUENCE.
 """
 
@@ -61,7 +61,7 @@ class TxnType(enum.IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> TxnType:
-        """A type of a newer Hive is taken to be one that writes."""
+        """Takes a type of a newer Hive for one that writes."""
         return cls.DEFAULT
 
     @property
@@ -71,7 +71,7 @@ class TxnType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnRow:
-    """State and type of one row of TXNS; ``agent`` is the process that opened it, where the row was locked."""
+    """State and type of one row of TXNS; ``agent`` is the process that opened it, if the row was locked."""
 
     state: str
     type: TxnType
@@ -86,33 +86,33 @@ AT_ONCE = 10_000  #: numbers in one statement; PostgreSQL takes 65,535
 
 
 def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
-    """Returns the row of ``txn``, locked to the end of the transaction; None if there is none."""
+    """Locks and returns the row of ``txn``; None if it does not exist."""
     rows = send(conn, _row_of(dialect), {"of_txn": txn}).rows
     return TxnRow(state=rows[0][0], type=TxnType(rows[0][1] or 0), agent=rows[0][2]) if rows else None
 
 
 def locked_rows(conn: Connection, dialect: Dialect, txns: Collection[TxnId]) -> dict[TxnId, TxnRow]:
-    """Returns the rows of ``txns`` that exist, locked in the order of their ids, in one statement."""
+    """Locks and returns the existing rows of ``txns``, in the order of their ids, in one statement."""
     query = select(TXNS.c.TXN_ID, *_ROW).where(TXNS.c.TXN_ID.in_(txns))
     rows = conn.execute(dialect.for_update(query.order_by(TXNS.c.TXN_ID)))
     return {TxnId(row[0]): TxnRow(state=row[1], type=TxnType(row[2] or 0), agent=row[3]) for row in rows}
 
 
-@cache  # a statement built once costs a fraction of one built for each call
+@cache  # building a statement costs more than running it
 def _row_of(dialect: Dialect) -> Select[Any]:
     return dialect.for_update(select(*_ROW).where(TXNS.c.TXN_ID == bindparam("of_txn")))
 
 
 def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId, agent: str | None = None) -> TxnRow:
-    """Returns the row of ``txn``, locked; used by everything that writes on behalf of a transaction.
+    """Locks and returns the row of ``txn``; everything that writes for a transaction calls this.
 
     Args:
-        agent: the process that opened it, to be compared; see ``must_be_of``.
+        agent: the process that must have opened it; see ``must_be_of``.
 
     Raises:
         TransactionAborted: it is aborted.
         NotFound: it is committed or unknown.
-        Disagreement: it is another process's.
+        Disagreement: another process opened it.
     """
     row = locked_row(conn, dialect, txn)
     must_be_of(row, txn, agent)
@@ -124,48 +124,48 @@ def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId, agent: str | No
 
 
 def must_all_be_open(conn: Connection, dialect: Dialect, txns: Collection[TxnId]) -> None:
-    """Does what ``must_be_open`` does for several transactions, locking their rows in the order of their ids.
+    """Locks the rows of several transactions in the order of their ids, and checks that all are open.
 
     Raises:
-        TransactionAborted, NotFound: as ``must_be_open``, for the first that is not open.
+        TransactionAborted, NotFound: as ``must_be_open``, for the first one that is not open.
     """
-    found = locked_rows(conn, dialect, txns)
+    rows = locked_rows(conn, dialect, txns)
     for txn in txns:
-        if txn not in found or not found[txn].is_open:
+        if txn not in rows or not rows[txn].is_open:
             must_be_open(conn, dialect, txn)
 
 
 def must_be_of(row: TxnRow | None, txn: TxnId, agent: str | None) -> None:
-    """Checks that ``row``, of ``txn``, is the one that ``agent`` opened; None stands for any.
+    """Checks that ``agent`` opened ``row``, the row of ``txn``; None skips the check.
 
-    A database that was put back to an older copy gives numbers out again, and whoever was paused meanwhile would commit
-    or abort somebody else's work (PROTOCOL 11.2).
+    A database that was restored to an older copy uses numbers again. A process that was paused meanwhile would commit or
+    abort the work of another one (PROTOCOL 11.2).
 
     Raises:
         Disagreement: another process opened it.
     """
     if row is not None and agent is not None and row.agent != agent:
         raise Disagreement(
-            f"transaction {txn} was opened by {agent}, and by what the database says by {row.agent or 'somebody else'}: the "
-            "metastore was put back to an older copy, which gave the number out again. Nothing was named, committed or "
+            f"transaction {txn} was opened by {agent}, but the database says by {row.agent or 'another process'}: the "
+            "metastore was restored to an older copy, which used the number again. Nothing was named, committed or "
             "aborted; begin again"
         )
 
 
 def unknown_error(txn: TxnId) -> NotFound:
     """Returns the error for a transaction without a row."""
-    return NotFound(f"transaction {txn}: there is no such row in TXNS; it never existed, or it ended and is forgotten")
+    return NotFound(f"transaction {txn} has no row in TXNS; it never existed, or it ended and was forgotten")
 
 
 def aborted_error(conn: Connection, txn: TxnId) -> TransactionAborted:
-    """Returns the error for an aborted transaction, by the reason that is written beside it."""
+    """Returns the error for an aborted transaction, which depends on the recorded reason."""
     reason = conn.execute(select(TXNS.c.TXN_META_INFO).where(TXNS.c.TXN_ID == txn)).scalar()
     if reason == TIMED_OUT:
         return TransactionTimedOut(
             f"transaction {txn} is aborted: it had no heartbeat for hive.txn.timeout; begin again"
         )
     return TransactionAborted(
-        f"transaction {txn} is aborted: it timed out, lost to another writer, or was aborted by somebody; begin again"
+        f"transaction {txn} is aborted: it timed out, lost to another writer, or somebody aborted it; begin again"
     )
 
 
@@ -175,9 +175,9 @@ def lowest_open_id(conn: Connection) -> TxnId | None:
 
 
 def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: bool = False) -> None:
-    """Records the objects in which ``txn`` updated or deleted, for transactions that commit after it.
+    """Records the objects in which ``txn`` updated or deleted, for transactions that commit later.
 
-    With ``everything`` also those into which it only inserted, as Hive 4 does with ``hive.txn.use.minhistorylevel``
+    With ``everything`` also objects into which it only inserted, as Hive 4 does with ``hive.txn.use.minhistorylevel``
     false, and Hive 4.2 with ``hive.txn.use.minhistorywriteid`` true.
     """
     send(conn, _TOUCHED[everything], {"of_txn": txn, "of_commit": commit_id})
@@ -207,21 +207,21 @@ _TOUCHED = {False: _touched("ud"), True: _touched("udi")}
 def mark_committed(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:
     """Marks the transactions committed (``c``) and deletes their components, locks and history rows."""
     forget_components(conn, txns)
-    _remove_holds(conn, dialect, txns)
+    _delete_rows_of_open(conn, dialect, txns)
     dialect.forget_committed(conn, txns)
 
 
 def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) -> bool:
     """Marks an open transaction aborted (``o`` -> ``a``); returns false if it was not open.
 
-    Its locks and history rows go; its components stay until none of its files is in storage.
+    Its locks and history rows are deleted; its components stay until storage has none of its files.
     """
     guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == txn_states.OPEN)
     changed = (
         conn.execute(guarded.values(TXN_STATE=txn_states.ABORTED, TXN_META_INFO=reason[:_META_LENGTH])).rowcount == 1
     )
     if changed:
-        _remove_holds(conn, dialect, [txn])
+        _delete_rows_of_open(conn, dialect, [txn])
     return changed
 
 
@@ -230,10 +230,10 @@ def forget_components(conn: Connection, txns: Sequence[TxnId]) -> None:
     send_all(conn, _NO_COMPONENTS, [{"of_txn": txn} for txn in txns])
 
 
-def _remove_holds(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:
-    for table, held in _HOLDS.items():
+def _delete_rows_of_open(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:
+    for table, statement in _ROWS_OF_OPEN.items():
         if dialect.has(table):
-            send_all(conn, held, [{"of_txn": txn} for txn in txns])
+            send_all(conn, statement, [{"of_txn": txn} for txn in txns])
 
 
 def _without(column: Column[int]) -> Delete:
@@ -241,8 +241,8 @@ def _without(column: Column[int]) -> Delete:
 
 
 _NO_COMPONENTS = _without(TXN_COMPONENTS.c.TC_TXNID)
-#: The statements that delete the rows held for an open transaction, by table.
-_HOLDS: dict[Table, Delete] = {
+#: The statements that delete the rows of an open transaction, by table.
+_ROWS_OF_OPEN: dict[Table, Delete] = {
     HIVE_LOCKS: _without(HIVE_LOCKS.c.HL_TXNID),
     MIN_HISTORY_LEVEL: _without(MIN_HISTORY_LEVEL.c.MHL_TXNID),
     MIN_HISTORY_WRITE_ID: _without(MIN_HISTORY_WRITE_ID.c.MH_TXNID),

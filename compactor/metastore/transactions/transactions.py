@@ -85,12 +85,12 @@ class Transactions:
 
     @retried
     def open_all(self, openings: Sequence[NewTransaction]) -> list[TxnId]:
-        """Opens one transaction for each of ``openings``, in their order, as ``open`` does; all of them or none.
+        """Opens one transaction for each of ``openings``, in order, as ``open`` does; all or none.
 
         Raises:
             Refused: ``hive.max.open.txns`` are open.
         """
-        begun = self._clock()
+        started_at = self._clock()
         with self._database.write() as conn:
             self._room.check(conn)
             self._dialect.lock_transactions(conn, exclusive=False)
@@ -102,19 +102,19 @@ class Transactions:
                 lowest = txn_rows.lowest_open_id(conn)
                 history = [{"MHL_TXNID": txn, "MHL_MIN_OPEN_TXNID": lowest} for txn in ids]
                 conn.execute(insert(MIN_HISTORY_LEVEL), history)
-        self._not_too_late(ids, openings, begun)
+        self._remove_if_late(ids, openings, started_at)
         self._room.opened(len(ids))
         return ids
 
-    def _not_too_late(self, ids: Sequence[TxnId], openings: Sequence[NewTransaction], begun: float) -> None:
-        """Takes back ids whose rows came too late: a snapshot may have taken them for ids that will never have rows.
+    def _remove_if_late(self, ids: Sequence[TxnId], openings: Sequence[NewTransaction], started_at: float) -> None:
+        """Removes rows that came too late, because a snapshot may count their ids as never used.
 
-        As Hive's ``OpenTxnsFunction`` does, since ids can be drawn long before their rows are there.
+        Ids can be drawn long before their rows exist. Hive's ``OpenTxnsFunction`` does the same.
 
         Raises:
-            TryAgain: they are taken back; open others.
+            TryAgain: the rows are removed; open other transactions.
         """
-        took_ms = (self._clock() - begun) * 1000
+        took_ms = (self._clock() - started_at) * 1000
         harmless = all(o.type is TxnType.READ_ONLY for o in openings) or not self._dialect.draws_early
         if harmless or took_ms < self._limits.open_timeout_ms:
             return
@@ -123,7 +123,7 @@ class Transactions:
             conn.execute(delete(TXNS).where(TXNS.c.TXN_ID.in_(ids)))
         raise TryAgain(
             f"opening {len(ids)} transactions took {took_ms:.0f} ms, longer than hive.txn.opentxn.timeout "
-            f"({self._limits.open_timeout_ms} ms); they are taken back"
+            f"({self._limits.open_timeout_ms} ms); they were removed again"
         )
 
     @retried
@@ -131,15 +131,15 @@ class Transactions:
         """Makes the writes of ``txn`` visible; does nothing if it is already committed.
 
         ``key_value`` is set in the same database transaction (Hive's ``CommitTxnRequest.keyValue``); ``agent`` is the
-        process that opened ``txn``, to be compared.
+        process that must have opened ``txn``.
 
-        A transaction that updated or deleted loses to one that did so on the same object and committed after ``txn``
-        was opened: first committer wins (Hive's ``CommitTxnFunction`` without ``hive.txn.xlock.write``).
+        A transaction that updated or deleted loses to another one that did so on the same object and committed after
+        ``txn`` was opened: the first committer wins (Hive's ``CommitTxnFunction`` without ``hive.txn.xlock.write``).
 
         Raises:
             TransactionAborted: it is aborted, or loses and is aborted now.
-            NotFound: there is no such transaction.
-            Disagreement: it is another process's.
+            NotFound: the transaction is unknown.
+            Disagreement: another process opened it.
             Refused: ``key_value`` names a property that does not exist; the transaction stays open.
         """
         with self._database.write() as conn:
@@ -157,7 +157,7 @@ class Transactions:
             if winner is None and key_value is not None:
                 commit_rows.set_property(conn, key_value)
         if winner is not None:
-            raise commit_rows.lost(txn, winner)
+            raise commit_rows.lost_error(txn, winner)
 
     @contextmanager
     def committing(
@@ -170,21 +170,21 @@ class Transactions:
     ) -> Iterator[None]:
         """Commits ``txn`` at the end of the block, whose body gives its files their final names.
 
-        The row of ``txn`` is locked and ``o`` meanwhile, so nobody can abort, time out or forget it, and whoever was
-        paused before can name nothing (PROTOCOL 14.1). The body must not touch a database.
+        Meanwhile the row of ``txn`` is locked in state ``o``, so nobody can abort, time out or forget it. A process that
+        was paused before this can name nothing (PROTOCOL 14.1). The body must not touch a database.
 
         Args:
-            written: what it wrote: statistics are no longer exact there, and Hive's notification log tells of it.
-            first: done in the same database transaction before anything is named.
-            agent: the process that opened it, to be compared.
+            written: the writes of ``txn``; their statistics are no longer exact, and events go to the notification log.
+            first: functions that run in the same database transaction before the body.
+            agent: the process that must have opened ``txn``.
 
         Raises:
             TransactionAborted: it is aborted, or loses (WriteConflict), mostly before the body runs.
             NotFound: it is committed or unknown.
-            Disagreement: it is another process's, or has not written that by what the database says.
+            Disagreement: another process opened it, or the database does not know its writes.
             CommitUnknown: the answer to the commit was lost.
         """
-        write_ids = {one.entity: one.write_id for one in written}
+        write_ids = {write.entity: write.write_id for write in written}
         with self._database.write() as conn:
             row = must_be_open(conn, self._dialect, txn, agent)
             for work in first:
@@ -192,29 +192,29 @@ class Transactions:
             commit_rows.must_have_written(conn, txn, write_ids)
             winner = commit_rows.conflict(conn, self._dialect, txn)
             if winner is None:
-                commit_rows.take_marks_away(conn, self._dialect, write_ids)
-                found = self._notifications.read(conn, written)
+                commit_rows.unmark_statistics(conn, self._dialect, write_ids)
+                news = self._notifications.read(conn, written)
                 yield
-                winner = self._commit_unless_lost(conn, txn, row.type, found)
+                winner = self._commit_unless_lost(conn, txn, row.type, news)
             else:
                 self._mark_aborted(conn, [txn], "write conflicts")
         if winner is not None:
-            raise commit_rows.lost(txn, winner)
+            raise commit_rows.lost_error(txn, winner)
 
     @retried
     def abort(
         self, txn: TxnId, reason: str, first: Callable[[TxnId], object] | None = None, *, agent: str | None = None
     ) -> bool:
-        """Aborts ``txn``; returns false if it had already ended or never existed. Its components stay until cleaned.
+        """Aborts ``txn``; returns false if it has ended already or never existed. Its components stay until cleaned.
 
-        ``first`` is called before its locks go, with the newest transaction, while ``txn`` is open and its row locked; it
-        must not touch a database.
+        ``first`` is called with the newest transaction before the locks are released, while ``txn`` is open and its row
+        locked. It must not touch a database.
 
         Args:
-            agent: the process that opened it, to be compared.
+            agent: the process that must have opened ``txn``.
 
         Raises:
-            Disagreement: it is another process's.
+            Disagreement: another process opened it.
         """
         with self._database.write() as conn:
             row = txn_rows.locked_row(conn, self._dialect, txn)
@@ -225,8 +225,10 @@ class Transactions:
 
     @retried
     def give_back(self, txns: Collection[TxnId], reason: str, *, agent: str) -> None:
-        """Aborts those of ``txns`` that are open and ``agent``'s own, and forgets their components: they were opened ahead,
-        nothing was named under their write IDs, and nothing can be after this, so nothing is to be cleaned."""
+        """Aborts those ``txns`` that ``agent`` opened and that are still open, and deletes their components.
+
+        They were opened in advance. No file has their write IDs or can get them after this, so nothing needs cleaning.
+        """
         with self._database.write() as conn:
             rows = txn_rows.locked_rows(conn, self._dialect, txns)
             own = [txn for txn in sorted(rows) if rows[txn].is_open and rows[txn].agent == agent]
@@ -234,7 +236,7 @@ class Transactions:
             self._mark_aborted(conn, own, reason)
 
     def not_compactions(self) -> frozenset[TxnId]:
-        """Returns the transactions with a row in TXNS that are known to be no compactions."""
+        """Returns the transactions with a row in TXNS that are certainly not compactions."""
         kinds = [int(kind) for kind in TxnType if kind.compacts]
         with self._database.read() as conn:
             rows = conn.execute(select(TXNS.c.TXN_ID).where(func.coalesce(TXNS.c.TXN_TYPE, 0).not_in(kinds)))
@@ -242,10 +244,10 @@ class Transactions:
 
     @contextmanager
     def timing_out(self, txn: TxnId, timeout_ms: int) -> Iterator[TxnId | None]:
-        """Aborts ``txn`` at the end of the block, whose body runs before its locks go.
+        """Aborts ``txn`` at the end of the block, whose body runs before the locks are released.
 
-        Yields the newest transaction; or None, and nothing is aborted, if ``txn`` has ended or had a heartbeat within
-        ``timeout_ms``. The row of ``txn`` stays locked, so ``txn`` can do nothing meanwhile. The body must not touch a
+        Yields the newest transaction. If ``txn`` has ended or had a heartbeat within ``timeout_ms``, it yields None and
+        aborts nothing. The row of ``txn`` stays locked, so ``txn`` can do nothing meanwhile. The body must not touch a
         database.
         """
         with self._database.write() as conn:
@@ -259,7 +261,7 @@ class Transactions:
 
     @contextmanager
     def holding(self, txn: TxnId) -> Iterator[None]:
-        """Keeps ``txn`` open, and with it its locks, until the block ends: nobody can abort it or time it out meanwhile.
+        """Keeps ``txn`` and its locks until the block ends: nobody can abort it or time it out meanwhile.
 
         The body must not touch a database.
 
@@ -289,19 +291,19 @@ class Transactions:
 
     @retried
     def heartbeat_all(self, txns: Sequence[TxnId]) -> dict[TxnId, str | None]:
-        """Records a heartbeat of ``txns``; returns the state of those no longer open, None for one without a row."""
+        """Records a heartbeat of ``txns``; returns the states of ended ones, None for one without a row."""
         these = TXNS.c.TXN_ID.in_(txns)
         with self._database.write() as conn:
             alive = update(TXNS).where(these, TXNS.c.TXN_STATE == txn_states.OPEN)
             if conn.execute(alive.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == len(txns):
                 return {}
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(these)).all()
-        found: dict[TxnId, str] = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
-        return {txn: found.get(txn) for txn in txns if found.get(txn) != txn_states.OPEN}
+        states: dict[TxnId, str] = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
+        return {txn: states.get(txn) for txn in txns if states.get(txn) != txn_states.OPEN}
 
     @retried
     def heartbeat_range(self, low: TxnId, high: TxnId) -> HeartbeatRange:
-        """Records a heartbeat of ``low`` to ``high``; returns those not alive (Hive's ``HeartbeatTxnRangeFunction``).
+        """Records a heartbeat of ``low`` to ``high``; returns ended ones (Hive's ``HeartbeatTxnRangeFunction``).
 
         Raises:
             Refused: the range is empty.
@@ -314,26 +316,25 @@ class Transactions:
             if conn.execute(alive.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == high - low + 1:
                 return HeartbeatRange()
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(within)).all()
-        found = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
-        aborted = frozenset(txn for txn, state in found.items() if state == txn_states.ABORTED)
-        opened = {txn for txn, state in found.items() if state == txn_states.OPEN}
+        states = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
+        aborted = frozenset(txn for txn, state in states.items() if state == txn_states.ABORTED)
+        opened = {txn for txn, state in states.items() if state == txn_states.OPEN}
         everyone = frozenset(TxnId(txn) for txn in range(low, high + 1))
         return HeartbeatRange(no_such=everyone - aborted - opened, aborted=aborted)
 
     def state(self, txn: TxnId) -> str | None:
-        """Returns ``o``, ``a``, ``c``, or None for a transaction without a row: never opened, or ended and forgotten."""
+        """Returns ``o``, ``a`` or ``c``; None for a transaction without a row, which may be ended and forgotten."""
         with self._database.read() as conn:
             return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == txn)).scalar()
 
     def states(self, txns: Sequence[TxnId]) -> dict[TxnId, str]:
-        """Returns the states of those of ``txns`` that have a row, in one statement."""
+        """Returns the states of the ``txns`` with a row, in one statement."""
         with self._database.read() as conn:
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID.in_(txns)))
             return {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
 
     def rows(self, txns: Collection[TxnId]) -> dict[TxnId, TxnRow]:
-        """Returns state and type of those of ``txns`` that have a row. They may be any number: names of directories have
-        them."""
+        """Returns state and type of the ``txns`` with a row; ``txns`` may hold any numbers from names of directories."""
         if not txns:
             return {}
         numbers = sorted(txns)
@@ -348,10 +349,10 @@ class Transactions:
     def snapshot(self, own: TxnId | None = None, *, open_txn_timeout_ms: int | None = None) -> ValidTxnList:
         """Returns the snapshot of a reader that starts now; open compactions count as open, like every writer.
 
-        With ``own`` the list ends at it and leaves it out of the exceptions, so that it sees its own writes (Hive's
-        ``TxnCommonUtils.createValidReadTxnList``); without, every open transaction is an exception. Ids missing below a
-        young row may be about to appear and count as open (``GetOpenTxnsListHandler``); a row is young for the site's
-        ``hive.txn.opentxn.timeout``, or for ``open_txn_timeout_ms``.
+        With ``own`` the list ends at that transaction, which sees its own writes (Hive's
+        ``TxnCommonUtils.createValidReadTxnList``). A missing id below a young row counts as open, because its row may be
+        about to appear (``GetOpenTxnsListHandler``). A row is young for ``open_txn_timeout_ms``, by default the site's
+        ``hive.txn.opentxn.timeout``.
         """
         timeout = self._limits.open_timeout_ms if open_txn_timeout_ms is None else open_txn_timeout_ms
         with self._database.read() as conn:
@@ -372,8 +373,8 @@ class Transactions:
     def lowest_open(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> TxnId:
         """Returns the cleaner's gate: no transaction below it is open, of any type (PROTOCOL 7.1).
 
-        It is the lower one of the lowest row in ``o`` and 1 + the newest id older than the timeout, since ids above
-        that may still be on their way into the table.
+        It is the minimum of the lowest row in ``o`` and 1 + the newest id older than the time-out. Rows of higher ids may
+        still be about to appear.
         """
         with self._database.read() as conn:
             settled = self._dialect.settled(conn, open_txn_timeout_ms)
@@ -390,7 +391,7 @@ class Transactions:
         return self._in_state(txn_states.OPEN)
 
     def open_figures(self) -> tuple[int, int | None]:
-        """Returns the number of open transactions, and when the oldest of them was opened (epoch ms)."""
+        """Returns the number of open transactions and the start of the oldest (epoch ms)."""
         query = select(func.count(), func.min(TXNS.c.TXN_STARTED)).where(TXNS.c.TXN_STATE == txn_states.OPEN)
         with self._database.read() as conn:
             number, oldest = conn.execute(query).one()
@@ -432,11 +433,11 @@ class Transactions:
         spared: Collection[TxnId] = (),
         among: Collection[TxnId] | None = None,
     ) -> list[TxnId]:
-        """Aborts transactions without a heartbeat for longer than their timeout; locks without a transaction go too.
+        """Aborts transactions, and deletes locks without one, that had no heartbeat within their time-out.
 
         Args:
-            spared: transactions that stay open whatever their age (PROTOCOL 11.5).
-            among: only these are aborted, and no lock goes; None for all.
+            spared: transactions that stay open at any age (PROTOCOL 11.5).
+            among: abort only these, and delete no locks; None for all.
         """
         with self._database.write() as conn:
             now = now_ms(conn)
@@ -453,7 +454,7 @@ class Transactions:
             return self._mark_aborted(conn, silent, TIMED_OUT)
 
     def _mark_aborted(self, conn: Connection, txns: Sequence[TxnId], reason: str) -> list[TxnId]:
-        """Aborts ``txns``, tells of it, and returns those that were open."""
+        """Aborts ``txns``, writes the events, and returns those that were open."""
         aborted = [txn for txn in txns if txn_rows.mark_aborted(conn, self._dialect, txn, reason)]
         if aborted:
             self._notifications.write(conn, transaction_events.on_abort(aborted))
@@ -462,7 +463,7 @@ class Transactions:
     def _commit_unless_lost(
         self, conn: Connection, txn: TxnId, type: TxnType, written: CommitNews | None = None
     ) -> TxnId | None:
-        """Commits ``txn``, or aborts it and returns the transaction that it loses to."""
+        """Commits ``txn``; or aborts it and returns the transaction to which it loses."""
         self._dialect.lock_transactions(conn, exclusive=True)
         commit_id = self._dialect.newest(conn)
         winner = commit_rows.conflict(conn, self._dialect, txn)

@@ -1,4 +1,4 @@
-"""Write IDs: their allocation to transactions, table by table, and those that a snapshot sees."""
+"""Write IDs: allocates them to transactions, table by table, and finds those that a snapshot sees."""
 
 from __future__ import annotations
 
@@ -47,15 +47,16 @@ class WriteIds:
     def allocate(
         self, txn: TxnId, database: str, table: str, check: Callable[[WriteId], None] | None = None
     ) -> WriteId:
-        """Returns the write ID of ``txn`` in one table: a new one, or the one that it already has.
+        """Returns the write ID of ``txn`` in one table, and allocates it if it has none.
 
         Args:
-            check: called with a new one, which counts as never given if this raises. It holds up the table's other writers.
+            check: called with a new write ID; if it raises, the allocation is rolled back. It makes other writers of the
+                table wait.
 
         Raises:
             TransactionAborted: the transaction is aborted.
             NotFound: it is committed or unknown.
-            Refused: it only reads.
+            Refused: it is read-only.
         """
         database, table = database.lower(), table.lower()
         with self._database.write() as conn:
@@ -80,9 +81,9 @@ class WriteIds:
         table: str,
         check: Callable[[WriteId, WriteId], None] | None = None,
     ) -> dict[TxnId, WriteId]:
-        """Returns new write IDs of several transactions that have none in this table yet, in the order of the transactions;
-        all of them or none (Hive's ``AllocateTableWriteIdsFunction``). ``check`` gets the first and
-        the last one, as in ``allocate``.
+        """Allocates write IDs to several transactions without one in this table, in their order; all or none.
+
+        As in Hive's ``AllocateTableWriteIdsFunction``. ``check`` gets the first and the last write ID; see ``allocate``.
 
         Raises:
             TransactionAborted: one of them is aborted.
@@ -91,19 +92,19 @@ class WriteIds:
         database, table, ordered = database.lower(), table.lower(), sorted(txns)
         with self._database.write() as conn:
             must_all_be_open(conn, self._dialect, ordered)
-            given = self.assign(conn, ordered, database, table)
+            write_ids = self.assign(conn, ordered, database, table)
             if check is not None:
-                check(given[ordered[0]], given[ordered[-1]])
-            self._notifications.write(conn, on_allocations(given, database, table))
-        return given
+                check(write_ids[ordered[0]], write_ids[ordered[-1]])
+            self._notifications.write(conn, on_allocations(write_ids, database, table))
+        return write_ids
 
     def next(self, database: str, table: str) -> WriteId:
-        """Returns the write ID that the next writer of the table gets; 1 for a table never written."""
+        """Returns the write ID that the next writer of the table gets; 1 for a table without writes."""
         with self._database.read() as conn:
             return next_write_id(conn, database.lower(), table.lower())
 
-    def next_of(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], WriteId]:
-        """Returns the same for several tables, each by the names of its database and itself in lower case."""
+    def next_by_table(self, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], WriteId]:
+        """Returns the next write ID of several tables, by database and table in lower case."""
         if not names:
             return {}
         with self._database.read() as conn:
@@ -112,15 +113,15 @@ class WriteIds:
     def valid(self, database: str, table: str, txns: ValidTxnList) -> ValidWriteIdList:
         """Returns the valid write-id list of the table for the snapshot ``txns``.
 
-        A write ID at or below the high watermark without a mapping counts as committed: its mapping was purged.
+        A write ID up to the high watermark without a mapping counts as committed, as its mapping was purged.
         """
         name = (database.lower(), table.lower())
-        return self.valid_of([name], txns)[name]
+        return self.valid_by_table([name], txns)[name]
 
-    def valid_of(
+    def valid_by_table(
         self, names: Collection[tuple[str, str]], txns: ValidTxnList
     ) -> dict[tuple[str, str], ValidWriteIdList]:
-        """Returns the same for several tables, each by the names of its database and itself in lower case."""
+        """Returns the valid write-id lists of several tables, by database and table in lower case."""
         last = dict.fromkeys(names, 0)
         mapped: dict[tuple[str, str], list[tuple[TxnId, WriteId]]] = {name: [] for name in last}
         if not last:
@@ -128,17 +129,17 @@ class WriteIds:
         counters = select(NEXT_WRITE_ID).where(tuple_(_NWI.NWI_DATABASE, _NWI.NWI_TABLE).in_(last))
         mappings = select(TXN_TO_WRITE_ID).where(tuple_(_T2W.T2W_DATABASE, _T2W.T2W_TABLE).in_(last))
         with self._database.read() as conn:
-            for row in conn.execute(counters):  # MySQL finds rows in any case
+            for row in conn.execute(counters):  # MySQL ignores the case of names
                 last[row.NWI_DATABASE.lower(), row.NWI_TABLE.lower()] = row.NWI_NEXT - 1
             for row in conn.execute(mappings):
                 mapped[row.T2W_DATABASE.lower(), row.T2W_TABLE.lower()].append((row.T2W_TXNID, row.T2W_WRITEID))
         return {name: _valid(name, WriteId(last[name]), mapped[name], txns) for name in last}
 
     def seen_by_all(self, database: str, table: str) -> WriteId:
-        """Returns the write ID up to which every transaction open now already sees the outcome of each write.
+        """Returns the write ID up to which every open transaction sees the outcome of each write.
 
-        MIN_HISTORY_LEVEL records which transactions were open when it was opened; if one has no such row
-        (``hive.txn.use.minhistorylevel`` false), the answer is 0. Compactions do not count.
+        MIN_HISTORY_LEVEL records the lowest open transaction at the start of each transaction. If an open one has no
+        such row (``hive.txn.use.minhistorylevel`` false), the answer is 0. Compactions do not count.
         """
         database, table = database.lower(), table.lower()
         reads = func.coalesce(TXNS.c.TXN_TYPE, 0).not_in([kind for kind in TxnType if kind.compacts])
@@ -160,12 +161,12 @@ class WriteIds:
 
     @retried
     def add_component(self, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
-        """Records, before any file is created, that ``txn`` inserts (``i``), overwrites (``u``), updates or deletes (``d``).
+        """Records that ``txn`` inserts (``i``), overwrites (``u``), updates or deletes (``d``), before it creates files.
 
         Raises:
             TransactionAborted: the transaction is aborted.
             NotFound: it is committed or unknown.
-            Refused: another operation.
+            Refused: ``operation`` is another one.
         """
         if operation not in ("i", "u", "d"):
             raise Refused(f"component of transaction {txn} on {entity}: operation {operation!r} is none of i, u, d")
@@ -175,7 +176,7 @@ class WriteIds:
 
     @retried
     def add_components(self, write_ids: Mapping[TxnId, WriteId], entity: Entity, operation: str) -> None:
-        """Does what ``add_component`` does for several transactions; for all of them or for none.
+        """Records components of several transactions, all or none; see ``add_component``.
 
         Raises:
             TransactionAborted: one of them is aborted.
@@ -189,9 +190,9 @@ class WriteIds:
     def add_partitions(
         self, txn: TxnId, entity: Entity, partitions: Collection[str], operation: str, write_id: WriteId
     ) -> None:
-        """Records the partitions that a statement wrote into, in place of its provisional component on the table.
+        """Replaces a statement's provisional component on the table by the partitions that it wrote into.
 
-        As Hive's ``AddDynamicPartitionsFunction`` does; before any of their files has a name that readers see.
+        As Hive's ``AddDynamicPartitionsFunction`` does, before readers see the names of files in them.
 
         Raises:
             TransactionAborted: the transaction is aborted.
@@ -199,7 +200,7 @@ class WriteIds:
         """
         with self._database.write() as conn:
             must_be_open(conn, self._dialect, txn)
-            recording(txn, entity, partitions, operation, write_id)(conn)
+            record_partitions(txn, entity, partitions, operation, write_id)(conn)
 
     def later_writer(
         self,
@@ -210,20 +211,20 @@ class WriteIds:
         seen: ValidTxnList | None = None,
         only_changes: bool = False,
     ) -> TxnId | None:
-        """Returns a transaction that wrote into a table and has committed since ``txn`` was opened; None without one.
+        """Returns a transaction that wrote into a table and committed after ``txn`` was opened; None without one.
 
-        ``txn``, whose snapshot is ``seen`` if it has one, does not see it, or would lose to it at its end.
-        ``only_changes``: one that updated, deleted or overwrote.
+        ``txn``, with the snapshot ``seen`` if it has one, does not see that transaction or would lose to it.
+        ``only_changes`` counts only transactions that updated, deleted or overwrote.
         """
         with self._database.read() as conn:
             return commit_rows.later_writer(conn, txn, database, table, seen=seen, only_changes=only_changes)
 
     @retried
     def hold(self, txn: TxnId, valid: ValidWriteIdList) -> None:
-        """Records, once a table, the lowest write ID that ``txn`` may still read (``hive.txn.use.minhistorywriteid``).
+        """Records the lowest write ID of a table that ``txn`` may read (``hive.txn.use.minhistorywriteid``), once.
 
-        Cleaners of Hive that use MIN_HISTORY_WRITE_ID keep everything from it upward; the row goes with the transaction.
-        Does nothing if the schema has no such table.
+        Hive's cleaners that use MIN_HISTORY_WRITE_ID keep everything from it upward. The row is deleted with the
+        transaction. A schema without that table gets no row.
 
         Raises:
             TransactionAborted: the transaction is aborted.
@@ -232,7 +233,7 @@ class WriteIds:
         if not self._dialect.has(MIN_HISTORY_WRITE_ID):
             return
         if valid.table is None:
-            raise AssertionError("a list of write IDs that is held is that of a table")
+            raise AssertionError("only the list of one table can be recorded")
         database, _, table = valid.table.partition(".")
         lowest = min(valid.open, default=valid.high_watermark + 1)
         here = (_MH.MH_TXNID == txn, _MH.MH_DATABASE == database, _MH.MH_TABLE == table)
@@ -242,25 +243,25 @@ class WriteIds:
                 row = {"MH_TXNID": txn, "MH_DATABASE": database, "MH_TABLE": table, "MH_WRITEID": lowest}
                 conn.execute(insert(MIN_HISTORY_WRITE_ID).values(**row))
 
-    def of(self, txn: TxnId) -> list[tuple[str, str, WriteId]]:
-        """Returns database, table and write ID of each table that ``txn`` may have written, while the mappings are kept."""
+    def allocated_to(self, txn: TxnId) -> list[tuple[str, str, WriteId]]:
+        """Returns database, table and write ID of each table that ``txn`` may have written, if not purged."""
         with self._database.read() as conn:
             rows = conn.execute(
                 select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID == txn).order_by(_T2W.T2W_DATABASE, _T2W.T2W_TABLE)
             )
             return [(row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID)) for row in rows]
 
-    def of_all(self, txns: Collection[TxnId]) -> list[tuple[TxnId, str, str, WriteId]]:
-        """Returns transaction, database, table and write ID of each table that ``txns`` may have written; see ``of``."""
+    def allocated_to_all(self, txns: Collection[TxnId]) -> list[tuple[TxnId, str, str, WriteId]]:
+        """Returns transaction, database, table and write ID of each table that ``txns`` may have written."""
         with self._database.read() as conn:
             return [
                 (TxnId(row.T2W_TXNID), row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID))
-                for some in parts(sorted(txns), _AT_ONCE)
-                for row in conn.execute(select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(some)))
+                for batch in parts(sorted(txns), _AT_ONCE)
+                for row in conn.execute(select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(batch)))
             ]
 
-    def of_aborted(self) -> list[tuple[TxnId, str, str, WriteId]]:
-        """Returns the same for every aborted transaction."""
+    def allocated_to_aborted(self) -> list[tuple[TxnId, str, str, WriteId]]:
+        """Returns transaction, database, table and write ID of each table that aborted transactions may have written."""
         query = (
             select(TXN_TO_WRITE_ID)
             .join(TXNS, TXNS.c.TXN_ID == _T2W.T2W_TXNID)
@@ -273,7 +274,7 @@ class WriteIds:
             ]
 
     def of_compactions(self, database: str, table: str) -> frozenset[WriteId]:
-        """Returns the write IDs of the table that compactions have: a rebalance draws one. While mappings are kept."""
+        """Returns the write IDs of the table that belong to compactions, such as rebalances, if not purged."""
         of_table = _of_table(database.lower(), table.lower())
         compacts = TXNS.c.TXN_TYPE.in_([kind for kind in TxnType if kind.compacts])
         query = select(_T2W.T2W_WRITEID).join(TXNS, TXNS.c.TXN_ID == _T2W.T2W_TXNID).where(of_table, compacts)
@@ -281,37 +282,39 @@ class WriteIds:
             return frozenset(map(WriteId, conn.execute(query).scalars()))
 
     def transactions(self, database: str, table: str) -> dict[WriteId, TxnId]:
-        """Returns the transaction of every write ID of the table whose mapping is kept."""
+        """Returns the transaction of each write ID of the table, if not purged."""
         with self._database.read() as conn:
             rows = conn.execute(select(TXN_TO_WRITE_ID).where(_of_table(database.lower(), table.lower())))
             return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
 
     def assign(self, conn: Connection, txns: Sequence[TxnId], database: str, table: str) -> dict[TxnId, WriteId]:
-        """Gives each of ``txns``, open ones that have none in this table yet, a write ID within the caller's transaction,
-        which tells of them at its end."""
+        """Allocates a write ID to each of ``txns`` within the caller's transaction, which also writes their events.
+
+        All of them are open and have no write ID in this table.
+        """
         first = self._draw(conn, database, table, len(txns))
-        given = {txn: WriteId(first + number) for number, txn in enumerate(txns)}
+        write_ids = {txn: WriteId(first + number) for number, txn in enumerate(txns)}
         here = {"T2W_DATABASE": database, "T2W_TABLE": table}
-        send_all(conn, _MAPPING, [{"T2W_TXNID": txn, **here, "T2W_WRITEID": drawn} for txn, drawn in given.items()])
-        return given
+        send_all(conn, _MAPPING, [{"T2W_TXNID": txn, **here, "T2W_WRITEID": drawn} for txn, drawn in write_ids.items()])
+        return write_ids
 
     def _draw(self, conn: Connection, database: str, table: str, count: int = 1) -> WriteId:
         """Returns the first of ``count`` new write IDs of the table."""
         here = {"of_database": database, "of_table": table}
-        found = send(conn, self._counter, here).scalar()
-        if found is None:
+        next_number = send(conn, self._counter, here).scalar()
+        if next_number is None:
             first = insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=1 + count)
             if inserted(conn, first):
                 return WriteId(1)
             return self._draw(conn, database, table, count)
-        send(conn, _DRAWN, {**here, "NWI_NEXT": found + count})
-        return WriteId(found)
+        send(conn, _DRAWN, {**here, "NWI_NEXT": next_number + count})
+        return WriteId(next_number)
 
 
 _T2W = TXN_TO_WRITE_ID.c
 _NWI = NEXT_WRITE_ID.c
 
-# Built once, since every writer uses them and building a statement takes several times as long as running it.
+# Built once: every writer uses them, and building a statement takes several times as long as running it.
 _HERE = (_NWI.NWI_DATABASE == bindparam("of_database")) & (_NWI.NWI_TABLE == bindparam("of_table"))
 _NEXT = select(_NWI.NWI_NEXT).where(_HERE)
 _DRAWN = update(NEXT_WRITE_ID).where(_HERE)
@@ -340,10 +343,10 @@ def _valid(
 
 
 def _watermark(last: WriteId, mapped: Collection[tuple[TxnId, WriteId]], txns: ValidTxnList) -> WriteId:
-    """Returns the highest write ID whose transaction the snapshot may know, as in Hive; ``last`` is the last one allocated.
+    """Returns the highest write ID whose transaction the snapshot may know; ``last`` is the last allocated one.
 
-    A purged mapping above it belongs to a committed transaction that is older than that of a lower write ID;
-    Hive hides its rows until the other ends. In that case the list reaches to the last id allocated.
+    A purged mapping above it belongs to a committed transaction that is older than the transaction of a lower write ID.
+    Hive hides its rows until that other one ends. Here the list then reaches to the last allocated write ID.
     """
     highest = max((number for txn, number in mapped if txn <= txns.high_watermark), default=None)
     if highest is None:
@@ -358,23 +361,23 @@ def _of_table(database: str, table: str) -> ColumnElement[bool]:
 
 def next_write_id(conn: Connection, database: str, table: str) -> WriteId:
     """Returns the write ID that the next writer of the table gets, as this database transaction sees it."""
-    found = send(conn, _NEXT, {"of_database": database, "of_table": table}).scalar()
-    return WriteId(1 if found is None else found)
+    next_number = send(conn, _NEXT, {"of_database": database, "of_table": table}).scalar()
+    return WriteId(1 if next_number is None else next_number)
 
 
 def next_write_ids(conn: Connection, names: Collection[tuple[str, str]]) -> dict[tuple[str, str], WriteId]:
-    """Returns the same for several tables, each by the names of its database and itself in lower case."""
+    """Returns the next write ID of several tables, by database and table in lower case."""
     following = dict.fromkeys(names, WriteId(1))
     counters = select(NEXT_WRITE_ID).where(tuple_(_NWI.NWI_DATABASE, _NWI.NWI_TABLE).in_(following))
-    for row in conn.execute(counters):  # MySQL finds rows in any case
+    for row in conn.execute(counters):  # MySQL ignores the case of names
         following[row.NWI_DATABASE.lower(), row.NWI_TABLE.lower()] = WriteId(row.NWI_NEXT)
     return following
 
 
-def recording(
+def record_partitions(
     txn: TxnId, entity: Entity, partitions: Collection[str], operation: str, write_id: WriteId
 ) -> commit_rows.InTransaction:
-    """Returns what records ``partitions`` within a database transaction; see ``WriteIds.add_partitions``."""
+    """Returns a function that records ``partitions`` in a transaction; see ``WriteIds.add_partitions``."""
 
     def record(conn: Connection) -> None:
         components = TXN_COMPONENTS.c

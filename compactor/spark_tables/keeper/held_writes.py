@@ -90,7 +90,7 @@ class HeldWrites(HeldByName[_Write]):
         with write.held.finishing():
             rows = finish(txn, write.statement, request.parts)
             if batch is not None:
-                txn.with_commit.append(txn.site.metastore.stream_batches.recording(txn.id, batch))
+                txn.with_commit.append(txn.site.metastore.stream_batches.record(txn.id, batch))
         log.info("transaction %d is committed with %d rows", hold.txn, rows)
         return rows
 

@@ -19,7 +19,7 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.new_partitions import NewPartition
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.transactions.commit_rows import InTransaction
-from compactor.metastore.transactions.write_id_rows import recording
+from compactor.metastore.transactions.write_id_rows import record_partitions
 from compactor.site.site import Site, path_of
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class AddedPartitions:
         return [
             adding,
             *(
-                recording(txn, entity, names, operation, write_id)
+                record_partitions(txn, entity, names, operation, write_id)
                 for (entity, operation, write_id), names in self._components.items()
             ),
         ]

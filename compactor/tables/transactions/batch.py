@@ -24,7 +24,7 @@ from compactor.compaction.entry import Entity
 from compactor.locking.lock_requests import LockRequest
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.commit_rows import InTransaction, not_overwritten
+from compactor.metastore.transactions.commit_rows import InTransaction, check_not_overwritten
 from compactor.metastore.transactions.shown_transactions import NewTransaction
 from compactor.metastore.transactions.transaction_rows import must_be_open
 from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
@@ -216,7 +216,7 @@ class Batch:
                 must_be_open(conn, dialect, self._holder, self._agent)
 
         def is_not_overwritten(conn: Connection) -> None:
-            not_overwritten(opened.id, opened.written.entities)(conn)
+            check_not_overwritten(opened.id, opened.written.entities)(conn)
 
         return [is_held, is_not_overwritten]
 

@@ -5,7 +5,7 @@ from sqlalchemy import Integer, Table, make_url
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateTable
 
-from compactor.state.state_tables import BATCHES, VERSION_TABLE, alone, metadata
+from compactor.state.state_tables import BATCHES, VERSION_TABLE, lock_state, metadata
 from compactor.state.store import OwnState
 
 OURS = list(metadata.tables.values())
@@ -37,5 +37,5 @@ def test_names_differ_by_case_on_mysql_and_numbers_are_never_reused_on_sqlite() 
 
 def test_alone_is_a_row_that_is_there(fresh: OwnState) -> None:
     with fresh.database.write() as conn:
-        alone(conn)
+        lock_state(conn)
         assert len(conn.exec_driver_sql(f"SELECT * FROM {VERSION_TABLE}").all()) == 1
