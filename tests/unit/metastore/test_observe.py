@@ -38,7 +38,7 @@ READS: list[Callable[[Metastore], Any]] = [
     lambda m: m.entries.history(),
     lambda m: m.candidates.tables(),
     lambda m: m.candidates.written([("default", "t")]),
-    lambda m: m.ended.of([("default", "t")]),
+    lambda m: m.ended.for_tables([("default", "t")]),
     lambda m: m.ended.entries([("default", "t")]),
     lambda m: m.partition_places.for_partitions({1: ["p=1"]}),
     lambda m: m.candidates.aborts(),

@@ -19,7 +19,7 @@ def test_each_table_counts_for_itself_and_a_writer_has_one(metastore: Metastore)
     assert [ids.allocate(first, "D", "T"), ids.allocate(first, "d", "t"), ids.allocate(first, "d", "u")] == [1, 1, 1]
     assert ids.allocate(second, "d", "t") == 2
     assert ids.next("d", "t") == 3
-    assert ids.of(first) == [("d", "t", 1), ("d", "u", 1)]
+    assert ids.allocated_to(first) == [("d", "t", 1), ("d", "u", 1)]
     assert ids.transactions("d", "t") == {1: first, 2: second}
 
 
