@@ -88,7 +88,10 @@ def test_what_the_database_does_not_know_as_written_is_not_named(metastore: Meta
     assert isinstance(number, int)
     for entity, write_id in ((T, number + 1), (Entity(database="default", table="u"), number)):
         written = Write(entity=entity, write_id=WriteId(write_id))
-        with pytest.raises(Disagreement, match="restored to an older copy"), metastore.transactions.committing(txn, [written]):
+        with (
+            pytest.raises(Disagreement, match="restored to an older copy"),
+            metastore.transactions.committing(txn, [written]),
+        ):
             raise AssertionError("nothing may be named")
     assert metastore.transactions.state(txn) == "o"
 
