@@ -119,7 +119,7 @@ def open_writes(site: Site) -> tuple[OpenWrite, ...]:
 def _find_writes(site: Site) -> Iterator[OpenWrite]:
     unfinished = {txn.id: txn for txn in site.metastore.transactions.unfinished()}
     written: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
-    for number, database, name, write_id in site.metastore.write_ids.of_all(unfinished):
+    for number, database, name, write_id in site.metastore.write_ids.allocated_to_all(unfinished):
         written[database, name][write_id] = number
     proof = RemovalProof(site)
     for key, write_ids in written.items():
