@@ -16,10 +16,10 @@ def test_progress_is_stored_while_there_is_some_and_goes_with_its_block(deployme
     rows, work = own_state(deployment).progress, UnderWay()
     with ProgressWriter(deployment, work, OFTEN):
         tell = work.begin(7, [100, 300])
-        until("its units are known", lambda: 7 in rows.of(deployment.name, [7]))
+        until("its units are known", lambda: 7 in rows.for_entries(deployment.name, [7]))
         tell(0, 1.0)
-        until("one of them is done", lambda: rows.of(deployment.name, [7])[7].bytes_done == 100)
-    assert rows.of(deployment.name, [7]) == {}
+        until("one of them is done", lambda: rows.for_entries(deployment.name, [7])[7].bytes_done == 100)
+    assert rows.for_entries(deployment.name, [7]) == {}
 
 
 def test_short_work_writes_nothing(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,4 +46,4 @@ def test_a_database_that_does_not_answer_stops_nothing(deployment: Site, monkeyp
         tell = work.begin(7, [100])
         until("the error is met", lambda: next(errors, None) is None)
         tell(0, 0.5)
-        until("the next round writes", lambda: 7 in rows.of(deployment.name, [7]))
+        until("the next round writes", lambda: 7 in rows.for_entries(deployment.name, [7]))
