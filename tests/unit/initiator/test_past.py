@@ -40,13 +40,13 @@ def test_figures_are_of_all_and_rows_only_of_those_in_trouble(
 
 def test_a_table_is_read_once(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     past, read = Past(deployment), []
-    original = deployment.metastore.ended.of
+    original = deployment.metastore.ended.for_tables
 
     def of(tables: list[tuple[str, str]], partitions: None) -> dict[tuple[str, str], dict[str | None, Ended]]:
         read.append(tables)
         return original(tables, partitions)
 
-    monkeypatch.setattr(deployment.metastore.ended, "of", of)
+    monkeypatch.setattr(deployment.metastore.ended, "for_tables", of)
     past.expect([("default", "t"), ("default", "u")])
     past.expect([("default", "t")])
     assert (past.ended(NEVER), past.entries(BROKEN)) == (Ended(), ())

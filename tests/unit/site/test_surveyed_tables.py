@@ -52,7 +52,7 @@ def test_tables_that_cannot_be_read_together_are_read_one_by_one(
     def fails(_names: object) -> dict[tuple[str, str], Table]:
         raise NotSupported("one of them is of another world")
 
-    monkeypatch.setattr(deployment.metastore.catalog, "named", fails)
+    monkeypatch.setattr(deployment.metastore.catalog, "existing", fails)
     assert tables.resolve_recorded([*here, GONE]) == [*here, GONE]
     assert [tables.exists(one) for one in (*here, GONE)] == [True, True, False]
 
