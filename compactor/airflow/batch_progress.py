@@ -89,45 +89,49 @@ def read_progress(metastore: str, batch_id: int) -> BatchProgress:
     Raises:
         CompactorError: the databases cannot be read, or there is no such batch.
     """
-    found = _read_progress(metastore, batch_id)
-    if found.status is not BatchStatus.UNDER_WAY:
-        return found
-    ended = applications.describe_end(found.application)
+    progress = _read_progress(metastore, batch_id)
+    if progress.status is not BatchStatus.UNDER_WAY:
+        return progress
+    ended = applications.describe_end(progress.application)
     if ended is not None:
-        found = _read_progress(metastore, batch_id)  # it may have ended normally between the two checks
-        return replace(found, status=BatchStatus.LOST, end=ended) if found.status is BatchStatus.UNDER_WAY else found
-    waiting = None if found.has_driver else applications.find_on_yarn(found.application)
+        progress = _read_progress(metastore, batch_id)  # it may have ended normally between the two checks
+        return (
+            replace(progress, status=BatchStatus.LOST, end=ended)
+            if progress.status is BatchStatus.UNDER_WAY
+            else progress
+        )
+    waiting = None if progress.has_driver else applications.find_on_yarn(progress.application)
     if waiting is not None and waiting.waits:
         record_launch(metastore, batch_id, waiting.id)
-    return replace(found, log_url=waiting.log_url) if waiting is not None else found
+    return replace(progress, log_url=waiting.log_url) if waiting is not None else progress
 
 
 def _read_progress(metastore: str, batch_id: int) -> BatchProgress:
     with CompactorHook(metastore).get_conn() as site:
-        found = control.read_batch(site, batch_id)
+        batch = control.read_batch(site, batch_id)
     return BatchProgress(
         batch_id=batch_id,
-        status=found.status,
-        application=found.batch.application_id,
-        tracking_url=found.batch.tracking_url,
-        log_url=found.batch.log_url,
-        has_driver=found.batch.driver is not None,
-        entries={e.id: f"{e.entity}: {e.state.label}" for e in found.entries.values()},
-        still_open=tuple(e.id for e in found.open_entries),
+        status=batch.status,
+        application=batch.batch.application_id,
+        tracking_url=batch.batch.tracking_url,
+        log_url=batch.batch.log_url,
+        has_driver=batch.batch.driver is not None,
+        entries={e.id: f"{e.entity}: {e.state.label}" for e in batch.entries.values()},
+        still_open=tuple(e.id for e in batch.open_entries),
         failed={
-            e.id: f"compaction {e.id} of {e.entity}: {State.FAILED.label}: {e.error}" for e in found.failed_entries
+            e.id: f"compaction {e.id} of {e.entity}: {State.FAILED.label}: {e.error}" for e in batch.failed_entries
         },
-        compacted=_compacted(found.entries.values()),
+        compacted=_compacted(batch.entries.values()),
     )
 
 
 def _compacted(entries: Iterable[Entry]) -> dict[tuple[str, str], tuple[int, ...]]:
-    found: dict[tuple[str, str], tuple[int, ...]] = {}
+    by_table: dict[tuple[str, str], tuple[int, ...]] = {}
     for e in entries:
         if e.state in (State.READY_FOR_CLEANING, State.SUCCEEDED):
             table = e.entity.database, e.entity.table
-            found[table] = (*found.get(table, ()), e.id)
-    return found
+            by_table[table] = (*by_table.get(table, ()), e.id)
+    return by_table
 
 
 def record_launch(metastore: str, batch_id: int, application: str) -> None:

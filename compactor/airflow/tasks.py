@@ -57,9 +57,9 @@ def scan(metastore: str) -> tuple[dict[str, int], bool]:
         threshold, which is the cleaner's work.
     """
     with CompactorHook(metastore).get_conn() as site:
-        found = initiate(site)
-        log.info("initiator: %s", found.to_json())
-        return waiting(site), found.wants_cleaning
+        scanned = initiate(site)
+        log.info("initiator: %s", scanned.to_json())
+        return waiting(site), scanned.wants_cleaning
 
 
 def waiting(site: Site) -> dict[str, int]:
@@ -119,20 +119,20 @@ def clean_once(metastore: str) -> dict[str, object]:
         CompactorError: an entry could not be cleaned; the others were.
     """
     with CompactorHook(metastore).get_conn() as site:
-        found = clean(site)
-        look_at_changed(site.for_a_pass(), found.changed)
-    log.info("cleaner: %s", found.to_json())
-    if found.failed:
-        raise CompactorError("; ".join(f"{one.entity}: {one.because}" for one in found.failed))
-    return found.to_json()
+        cleaned = clean(site)
+        look_at_changed(site.for_a_pass(), cleaned.changed)
+    log.info("cleaner: %s", cleaned.to_json())
+    if cleaned.failed:
+        raise CompactorError("; ".join(f"{failure.entity}: {failure.because}" for failure in cleaned.failed))
+    return cleaned.to_json()
 
 
 def keep_house_once(metastore: str) -> dict[str, object]:
     """Runs one pass of the housekeeper."""
     with CompactorHook(metastore).get_conn() as site:
-        found = keep_house(site).to_json()
-    log.info("housekeeper: %s", found)
-    return found
+        figures = keep_house(site).to_json()
+    log.info("housekeeper: %s", figures)
+    return figures
 
 
 def tables_of(metastore: str, names: Iterable[str]) -> list[str]:
@@ -141,19 +141,19 @@ def tables_of(metastore: str, names: Iterable[str]) -> list[str]:
     Raises:
         NotFound: a table does not exist, or nothing matches a pattern.
     """
-    found: dict[str, None] = {}
+    matches: dict[str, None] = {}
     with CompactorHook(metastore).get_conn() as site:
         every = None
         for name in names:
             if "*" not in name:
-                found[str(find_table(site.metastore.catalog, name))] = None
+                matches[str(find_table(site.metastore.catalog, name))] = None
                 continue
             every = [str(t) for t in site.metastore.catalog.tables() if t.is_transactional] if every is None else every
             matching = sorted(table for table in every if fnmatch.fnmatchcase(table, name.lower()))
             if not matching:
                 raise NotFound(f"no transactional table matches {name!r}; wanted: for example demo.* or demo.fl*")
-            found |= dict.fromkeys(matching)
-    return list(found)
+            matches |= dict.fromkeys(matching)
+    return list(matches)
 
 
 def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[dict[str, object]]:
@@ -165,25 +165,25 @@ def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
     plans: list[dict[str, object]] = []
     with CompactorHook(metastore).get_conn() as site:
         for table in tables:
-            for one in preview(site, table, partition=arguments["partition"], type=arguments["type"]):
-                plans.append(one.to_json())
-                summary = one.error or one.nothing or _summary(one)
-                log.info("%s %s: %s", one.type.label.lower(), one.entity, summary)
+            for plan in preview(site, table, partition=arguments["partition"], type=arguments["type"]):
+                plans.append(plan.to_json())
+                summary = plan.error or plan.nothing or _summarize(plan)
+                log.info("%s %s: %s", plan.type.label.lower(), plan.entity, summary)
     return list(redacted(plans))
 
 
-def _summary(one: Preview) -> str:
+def _summarize(plan: Preview) -> str:
     does = (
-        f"reads {one.input_bytes} bytes of {', '.join(one.inputs)}, writes {', '.join(one.outputs)}; copies "
-        f"{one.cost.bytes_copied} bytes, re-encodes {one.cost.bytes_reencoded}"
+        f"reads {plan.input_bytes} bytes of {', '.join(plan.inputs)}, writes {', '.join(plan.outputs)}; copies "
+        f"{plan.cost.bytes_copied} bytes, re-encodes {plan.cost.bytes_reencoded}"
     )
-    expected = one.expected
+    expected = plan.expected
     takes = (
         "takes a time unknown yet: too few runs like it have ended"
         if expected is None
         else f"takes about {expected.seconds:.3g} s ({expected.low:.3g} to {expected.high:.3g}, by {expected.runs} runs)"
     )
-    return "; ".join((does, takes, *one.summary.sentences))
+    return "; ".join((does, takes, *plan.summary.sentences))
 
 
 def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[int]:
@@ -207,9 +207,9 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
                 log.warning("%s", error)
                 refused.append(str(error))
                 continue
-            for one in enqueued:
-                log.info("request: %s", one.to_json())
-            ids += [one.entry_id for one in enqueued if one.entry_id is not None]
+            for answer in enqueued:
+                log.info("request: %s", answer.to_json())
+            ids += [answer.entry_id for answer in enqueued if answer.entry_id is not None]
     if not ids:
         raise Refused("; ".join(refused))
     return ids
@@ -222,8 +222,8 @@ def request_once(metastore: str, words: Mapping[str, Any], run: str, *, only_if_
         CompactorError: nothing was queued; the message says why.
     """
     with CompactorHook(metastore).get_conn() as site:
-        asked = request_once_of(site, RequestWords(**words), run, only_if_due=only_if_due)
-    return [one.to_json() for one in asked]
+        answers = request_once_of(site, RequestWords(**words), run, only_if_due=only_if_due)
+    return [answer.to_json() for answer in answers]
 
 
 def due(metastore: str, *, table: str | None, partition: str | None, database: str | None) -> list[dict[str, object]]:
@@ -235,10 +235,10 @@ def due(metastore: str, *, table: str | None, partition: str | None, database: s
     with CompactorHook(metastore).get_conn() as site:
         catalog = site.metastore.catalog
         if table is None:
-            return [one.to_json() for one in due_in_database(site, (database or "default").lower())]
-        found = find_table(catalog, table)
-        name = None if partition is None else catalog.resolve_partition(found, partition)
-        return [one.to_json() for one in due_in_table(site, found, name)]
+            return [candidate.to_json() for candidate in due_in_database(site, (database or "default").lower())]
+        target = find_table(catalog, table)
+        name = None if partition is None else catalog.resolve_partition(target, partition)
+        return [candidate.to_json() for candidate in due_in_table(site, target, name)]
 
 
 def commits(
@@ -257,8 +257,8 @@ def commits(
         log.warning("%s: %r is nothing that was seen; its commits are watched from now on", table, seen)
         earlier = None
     with CompactorHook(metastore).get_conn() as site:
-        now, found = commits_since(site, table, earlier)
-    return now.to_json(), None if found is None else found.to_json()
+        now, news = commits_since(site, table, earlier)
+    return now.to_json(), None if news is None else news.to_json()
 
 
 def tracking_url(metastore: str, ids: Collection[int]) -> str | None:
@@ -294,9 +294,9 @@ def states(metastore: str, ids: Iterable[int]) -> dict[int, str]:
         return {entry: site.metastore.entries.get(entry).state.label for entry in ids}
 
 
-def under_way(found: Mapping[int, str]) -> bool:
-    """Returns true while any of the states in ``found`` is queued or being worked on."""
-    return any(state in _UNDER_WAY for state in found.values())
+def under_way(states_by_id: Mapping[int, str]) -> bool:
+    """Returns true while any of these entries is queued or under way."""
+    return any(state in _UNDER_WAY for state in states_by_id.values())
 
 
 def went_well(state: str) -> bool:
