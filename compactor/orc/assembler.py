@@ -98,14 +98,14 @@ class Assembler:
     @property
     def rows(self) -> int:
         """The number of rows appended so far."""
-        return sum(stripe.rows for stripe in self._appended())
+        return sum(stripe.rows for stripe in self._all_stripes())
 
     @property
     def stripes(self) -> int:
         """The number of stripes appended so far."""
-        return len(self._appended())
+        return len(self._all_stripes())
 
-    def _appended(self) -> list[Stripe]:
+    def _all_stripes(self) -> list[Stripe]:
         return [*self._stripes, *(self._run.stripes if self._run else ())]
 
     def append_file(self, source: Source, tail: Tail) -> None:
@@ -144,7 +144,7 @@ class Assembler:
             self._filters = own
         indexes = text_indexes_for_orc_1_5(source, tail, stripe_index, footer) if self._like.is_for_orc_1_5 else {}
         if own != self._filters or indexes:
-            self._copy_changed(source, tail, stripe, footer, self._filters, indexes)
+            self._copy_with_indexes(source, tail, stripe, footer, self._filters, indexes)
             return
         if self._run is None or self._run.source is not source or self._run.end != stripe.offset:
             self._flush()
@@ -159,7 +159,7 @@ class Assembler:
             text_statistics_for_orc_1_5(part) if column in texts else part for column, part in enumerate(statistics)
         )
 
-    def _copy_changed(
+    def _copy_with_indexes(
         self,
         source: Source,
         tail: Tail,

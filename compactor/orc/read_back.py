@@ -89,7 +89,7 @@ class ValueDigest:
             bits = _bits(array, array.buffers()[1])
             self._update(column, _DATA, bits if valid is None else bits & valid)
         else:
-            self._update(column, _DATA, _fixed(array, valid))
+            self._update(column, _DATA, _fixed_width_values(array, valid))
 
     def _add_lengths(self, array: Array, column: int, valid: _Bytes | None) -> tuple[Array, npt.NDArray[np.int32]]:
         """Adds the lengths of lists, maps or texts.
@@ -136,7 +136,7 @@ def _offsets(array: Array) -> npt.NDArray[np.int32]:
     return whole[array.offset : array.offset + len(array) + 1]
 
 
-def _fixed(array: Array, valid: _Bytes | None) -> npt.NDArray[np.generic]:
+def _fixed_width_values(array: Array, valid: _Bytes | None) -> npt.NDArray[np.generic]:
     """Returns the fixed-width values of an array, with NULLs as 0 and all NaNs as the same NaN."""
     width = array.type.bit_width // 8
     data = np.frombuffer(array.buffers()[1] or b"", np.uint8)
@@ -157,7 +157,7 @@ def _nanoseconds(array: Array, valid: _Bytes | None) -> tuple[npt.NDArray[np.int
         seconds, rest = (part.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) for part in array.flatten())
         nanos = seconds * _SECOND + rest
         return nanos, seconds[nanos // _SECOND != seconds]
-    nanos = _fixed(array, valid).view(np.int64)
+    nanos = _fixed_width_values(array, valid).view(np.int64)
     return nanos, nanos[:0]
 
 

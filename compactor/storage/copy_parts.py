@@ -52,15 +52,15 @@ def _parts(length: int, ranges: Sequence[TakenRange], limits: PartLimits) -> Ite
         start = taken.position if not before else max(taken.position, sent_from + limits.smallest)
         if taken.end - start < limits.smallest:
             continue
-        yield from _even(sent_from, start, limits.sent)
-        for part in _even(start, taken.end, limits.copied):
+        yield from _split_evenly(sent_from, start, limits.sent)
+        for part in _split_evenly(start, taken.end, limits.copied):
             yield replace(part, taken=taken.part(part.start, part.end))
         sent_from = taken.end
     if sent_from < length or not length:
-        yield from _even(sent_from, length, limits.sent) if length else [Part(start=0, end=0)]
+        yield from _split_evenly(sent_from, length, limits.sent) if length else [Part(start=0, end=0)]
 
 
-def _even(start: int, end: int, largest: int) -> Iterator[Part]:
+def _split_evenly(start: int, end: int, largest: int) -> Iterator[Part]:
     """Yields as few parts as possible, of about the same size."""
     count = -(-(end - start) // largest)
     for number in range(count):

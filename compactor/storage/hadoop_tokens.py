@@ -40,7 +40,7 @@ class HadoopToken:
     def text(self) -> str:
         """The token as WebHDFS takes it."""
         parts = (self.identifier, self.password, self.kind, self.service.encode())
-        return base64.urlsafe_b64encode(b"".join(map(_written, parts))).decode().rstrip("=")
+        return base64.urlsafe_b64encode(b"".join(map(_with_length, parts))).decode().rstrip("=")
 
 
 def token_for(authority: str, environment: Mapping[str, str]) -> str | None:
@@ -129,7 +129,7 @@ class _Reader:
         return content
 
 
-def _written(value: bytes) -> bytes:
+def _with_length(value: bytes) -> bytes:
     """Returns a byte string after its length."""
     length = len(value)
     if length <= 127:

@@ -50,9 +50,9 @@ class HdfsStorage:
         return f"{scheme}:{rest.rstrip('/')}"
 
     def listing(self, path: str) -> Listing:
-        return consistent_listing(path, lambda: self._listed(path))
+        return consistent_listing(path, lambda: self._list_location(path))
 
-    def _listed(self, path: str) -> Listing:
+    def _list_location(self, path: str) -> Listing:
         files: list[tuple[str, int]] = []
         directories: list[str] = []
         with hdfs_errors("list", path):
@@ -72,9 +72,9 @@ class HdfsStorage:
         return build_listing_from(path, files, directories, self.read, self.limits)
 
     def tree(self, path: str) -> Tree:
-        return consistent_listing(path, lambda: self._whole(path))
+        return consistent_listing(path, lambda: self._list_tree(path))
 
-    def _whole(self, path: str) -> Tree:
+    def _list_tree(self, path: str) -> Tree:
         with hdfs_errors("list", path):
             before, top = self.anchor(path), self._top(path)
             if before is None:

@@ -29,7 +29,7 @@ from compactor.storage.no_links import (
     below,
     directory,
     has_no_links,
-    opened,
+    open_path,
     parent,
     reading,
     regular,
@@ -144,14 +144,14 @@ class LocalStorage:
     def upload(self, local: str, path: str, ranges: Sequence[TakenRange] = ()) -> None:
         assert not ranges  # see taking_over
         with _errors("write", path):
-            with open(local, "rb") as source, open(opened(path, NEW, 0o666), "wb") as file:
+            with open(local, "rb") as source, open(open_path(path, NEW, 0o666), "wb") as file:
                 shutil.copyfileobj(source, file)
                 file.flush()
                 os.fsync(file.fileno())
             _sync(os.path.dirname(path))
 
     def write(self, path: str, content: bytes) -> None:
-        with _errors("write", path), open(opened(path, NEW, 0o666), "wb") as file:
+        with _errors("write", path), open(open_path(path, NEW, 0o666), "wb") as file:
             file.write(content)
 
     def make_directories(self, path: str, *, like: str) -> None:
@@ -338,7 +338,7 @@ class _errors:  # noqa: N801 - a context that is entered too often for a slower 
 
 
 def _sync(path: str) -> None:
-    descriptor = opened(path or ".", os.O_RDONLY)
+    descriptor = open_path(path or ".", os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

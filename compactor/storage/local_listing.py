@@ -41,7 +41,7 @@ def list_once(root: str, limits: ListingLimits) -> Listing:
     except (FileNotFoundError, NotADirectoryError):
         raise missing(root) from None
     except OSError as error:
-        raise _unlisted(root, error) from error
+        raise _cannot_list(root, error) from error
     walk.files.sort(key=_path)
     return Listing(
         files=tuple(walk.files),
@@ -88,7 +88,7 @@ class _Walk:
     def _go_below(self, above: int, name: str, relative: str, depth: int) -> None:
         if depth > self.limits.depth:
             self.limits.check_depth(f"{self.root}/{relative}", depth)
-        descriptor, files = self._opened(above, name, relative), self.files
+        descriptor, files = self._open_directory(above, name, relative), self.files
         try:
             for entry in self._entries(descriptor, relative):
                 name = entry.name
@@ -106,7 +106,7 @@ class _Walk:
         finally:
             os.close(descriptor)
 
-    def _opened(self, above: int, name: str, relative: str) -> int:
+    def _open_directory(self, above: int, name: str, relative: str) -> int:
         place = f"{self.root}/{relative}"
         try:
             return below(above, name, LISTED)
@@ -115,14 +115,14 @@ class _Walk:
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):  # it was a directory a moment ago
                 raise UnsafeDirectory(f"{place}: became a link or a file while it was listed; {NOT_TOUCHED}") from None
-            raise _unlisted(place, error) from error
+            raise _cannot_list(place, error) from error
 
     def _entries(self, descriptor: int, relative: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(descriptor) as entries_on_disk:
                 entries = list(islice(entries_on_disk, self.limits.entries - self.seen + 1))
         except OSError as error:
-            raise _unlisted(f"{self.root}/{relative}", error) from error
+            raise _cannot_list(f"{self.root}/{relative}", error) from error
         self.seen += len(entries)
         if self.seen > self.limits.entries:
             self.limits.check_entries(self.root, self.seen)
@@ -218,5 +218,5 @@ def remove(above: int, name: str, place: str, limits: ListingLimits, depth: int 
         os.rmdir(name, dir_fd=above)
 
 
-def _unlisted(path: str, error: OSError) -> StorageError:
+def _cannot_list(path: str, error: OSError) -> StorageError:
     return StorageError(f"cannot list {path}: {error.strerror or error}")

@@ -36,7 +36,7 @@ class _How(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-def opened(path: str, flags: int, mode: int = 0) -> int:
+def open_path(path: str, flags: int, mode: int = 0) -> int:
     """Returns a descriptor of ``path``, which the caller closes. The flags are those of ``os.open``.
 
     Raises:
@@ -66,7 +66,7 @@ def regular(path: str) -> int:
         OSError: it cannot be opened.
     """
     try:
-        descriptor = opened(path, os.O_RDONLY)
+        descriptor = open_path(path, os.O_RDONLY)
     except OSError as error:
         if error.errno == errno.ENXIO:
             raise UnsafeDirectory(f"{path}: is a socket or a device; {NOT_TOUCHED}") from None
@@ -116,13 +116,13 @@ def reading(path: str) -> _OpenDescriptor:
 
 def directory(path: str) -> _OpenDescriptor:
     """Opens the directory ``path`` for a block, so that it can be listed."""
-    return _OpenDescriptor(opened(path, LISTED))
+    return _OpenDescriptor(open_path(path, LISTED))
 
 
 def parent(path: str, *, synced: bool = False) -> Parent:
     """Opens the directory that holds ``path`` for a block. It must be readable if the caller will sync it."""
     above, _, name = path.rpartition("/")
-    return Parent(opened(above or "/", LISTED if synced else _TO_WORK_IN), name)
+    return Parent(open_path(above or "/", LISTED if synced else _TO_WORK_IN), name)
 
 
 def has_no_links(path: str) -> bool:
@@ -130,7 +130,7 @@ def has_no_links(path: str) -> bool:
     if os.path.normpath(path) != path:
         return False
     try:
-        os.close(opened(path, _TO_WORK_IN))
+        os.close(open_path(path, _TO_WORK_IN))
     except (OSError, UnsafeDirectory):
         return False
     return True

@@ -15,15 +15,15 @@ _HEADERS = ("requests_kerberos.kerberos_",)
 def silence_secrets() -> None:
     """Filters secrets out of the loggers of this process. May be called repeatedly."""
     for name in _ADDRESSES:
-        logging.getLogger(name).addFilter(_scrubbed)
+        logging.getLogger(name).addFilter(_redact_record)
     for name in _HEADERS:
-        logging.getLogger(name).addFilter(_none)
+        logging.getLogger(name).addFilter(_drop_record)
 
 
-def _scrubbed(record: logging.LogRecord) -> bool:
+def _redact_record(record: logging.LogRecord) -> bool:
     record.msg, record.args = redact(record.getMessage()), ()
     return True
 
 
-def _none(record: logging.LogRecord) -> bool:
+def _drop_record(record: logging.LogRecord) -> bool:
     return False

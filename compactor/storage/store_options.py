@@ -106,7 +106,7 @@ class StoreOptions:
             BadSetting: others may read or replace a file with a secret.
         """
         if not self._is_admitted(kind, place):
-            raise UnnamedPlace(_unnamed(kind, place))
+            raise UnnamedPlace(_unnamed_place_message(kind, place))
         options = self.of_place(kind, place)
         if (account := goes_elsewhere(kind, place, options)) is not None:
             raise UnnamedPlace(
@@ -199,7 +199,7 @@ def secret_files(options: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
             yield name, Path(value)
 
 
-def _unnamed(kind: str, place: str) -> str:
+def _unnamed_place_message(kind: str, place: str) -> str:
     # s3a://KEY:SECRET@bucket once was a way to write a location
     shown = json.dumps(
         place.rpartition("@")[2] if kind in ("hdfs", "abfs") or ":" in place.rpartition("@")[0] else place

@@ -187,19 +187,19 @@ def admit_both_zeros(bloom: messages.Message) -> bool:
 
 def _places(number: int, bits: int, hashes: int) -> list[int]:
     """Returns the bits of a signed 64-bit number in a filter of this size, by ORC's specification."""
-    key = _signed(~number + (number << 21), 64)
+    key = _to_signed(~number + (number << 21), 64)
     key ^= key >> 24
-    key = _signed(key * 265, 64)
+    key = _to_signed(key * 265, 64)
     key ^= key >> 14
-    key = _signed(key * 21, 64)
+    key = _to_signed(key * 21, 64)
     key ^= key >> 28
-    key = _signed(key + (key << 31), 64)
-    low, high = _signed(key, 32), _signed(key >> 32, 32)
-    sums = (_signed(low + number * high, 32) for number in range(1, hashes + 1))
+    key = _to_signed(key + (key << 31), 64)
+    low, high = _to_signed(key, 32), _to_signed(key >> 32, 32)
+    sums = (_to_signed(low + number * high, 32) for number in range(1, hashes + 1))
     return [(~total if total < 0 else total) % bits for total in sums]
 
 
-def _signed(number: int, bits: int) -> int:
+def _to_signed(number: int, bits: int) -> int:
     """Returns the low ``bits`` of a number as a signed one."""
     low = number & ((1 << bits) - 1)
     return low - (1 << bits) if low >> (bits - 1) else low

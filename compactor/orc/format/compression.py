@@ -113,7 +113,7 @@ def chunks(data: bytes, compression: Compression, block_size: int, *, level: int
     chunks_made = []
     for place in range(0, len(data), block_size):
         plain = data[place : place + block_size]
-        packed = _packed(plain, compression, level)
+        packed = _encode(plain, compression, level)
         kept = len(packed) >= len(plain)
         chunk = plain if kept else packed
         chunks_made.append((len(chunk) << 1 | kept).to_bytes(3, "little") + chunk)
@@ -134,7 +134,7 @@ def decompress_chunk(chunk: bytes, compression: Compression, block_size: int, na
             if not inflater.eof and len(plain) <= block_size:
                 raise ValueError("it ends too early")
         else:
-            plain = _decoded(chunk, compression, block_size)
+            plain = _decode(chunk, compression, block_size)
     except _DAMAGE as error:
         raise BadFile(
             f"file {name}: its {part} is not {compression.name} data ({error}); the file is damaged, restore it "
@@ -145,7 +145,7 @@ def decompress_chunk(chunk: bytes, compression: Compression, block_size: int, na
     return plain
 
 
-def _decoded(chunk: bytes, compression: Compression, block_size: int) -> bytes:
+def _decode(chunk: bytes, compression: Compression, block_size: int) -> bytes:
     if compression is Compression.SNAPPY:
         size = _snappy_size(chunk)
         if size > block_size:
@@ -159,7 +159,7 @@ def _decoded(chunk: bytes, compression: Compression, block_size: int) -> bytes:
     raise ValueError(f"{compression.name} is not a codec of chunks")
 
 
-def _packed(plain: bytes, compression: Compression, level: int) -> bytes:
+def _encode(plain: bytes, compression: Compression, level: int) -> bytes:
     if compression is Compression.ZLIB:
         return isal_zlib.compress(plain, level, -15)
     codec = _CODECS.get(compression)

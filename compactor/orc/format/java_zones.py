@@ -181,16 +181,16 @@ def java_zone(name: str) -> JavaZone:
         sign, hours, minutes, seconds = match.groups()
         if int(hours) < 24:
             offset = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
-            return _fixed(name, -offset if sign == "-" else offset)
+            return _fixed_zone(name, -offset if sign == "-" else offset)
     if name.startswith("SystemV/") and target == name:
         raise NotSupported(f"only Java has the rules of the time zone {name}; its timestamps can be copied, not read")
     place = resources.files("tzdata.zoneinfo").joinpath(*target.split("/"))
     if not _PATH.fullmatch(target) or not place.is_file() or not (data := place.read_bytes()).startswith(b"TZif"):
-        return replace(_fixed(name, 0), is_known=False)
+        return replace(_fixed_zone(name, 0), is_known=False)
     return _from_tz_data(name, target, data)
 
 
-def _fixed(name: str, offset: int) -> JavaZone:
+def _fixed_zone(name: str, offset: int) -> JavaZone:
     return JavaZone(name, np.array([np.iinfo(np.int64).min]), np.array([offset]), offset)
 
 

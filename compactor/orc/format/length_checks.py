@@ -157,9 +157,9 @@ def _lengths_v2(data: bytes, *, exact: bool) -> Lengths:
                     length = count * most
                 place += 2 + size
             elif kind == 2:
-                length, most, place = _patched(data, place, width, count)
+                length, most, place = _sum_patched(data, place, width, count)
             else:
-                length, most, place = _delta(data, place, width if first >> 1 & 31 else 0, count, exact=exact)
+                length, most, place = _sum_deltas(data, place, width if first >> 1 & 31 else 0, count, exact=exact)
         number += count
         total += length
         if most > longest:
@@ -167,7 +167,7 @@ def _lengths_v2(data: bytes, *, exact: bool) -> Lengths:
     return Lengths(number, total, longest)
 
 
-def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int, int]:
+def _sum_patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int, int]:
     """Returns sum, longest and end of a run with the upper bits of its few large numbers in patches."""
     third, fourth = data[place + 2], data[place + 3]
     base_bytes, patch_width = (third >> 5) + 1, _WIDTHS[third & 31]
@@ -190,7 +190,7 @@ def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int,
     return *_sum(lengths, sum(lengths)), place + size
 
 
-def _delta(data: bytes, place: int, width: int, count: int, *, exact: bool) -> tuple[int, int, int]:
+def _sum_deltas(data: bytes, place: int, width: int, count: int, *, exact: bool) -> tuple[int, int, int]:
     """Returns sum and longest of a run of differences, all with the sign of the first, and the run's end."""
     base, place = read_varint(data, place + 2)
     raw, place = read_varint(data, place)

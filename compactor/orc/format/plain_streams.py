@@ -153,11 +153,13 @@ class _StripeBudget:
             raise self.limits.too_long_stripe(self.where, self.limits.stripe_bytes - self.bytes)
         most = _LONGEST.get(kind)
         if most is not None and self.stream > most:
-            self._damaged(f"the {_KINDS[kind]} of column {column} has {self.stream} bytes or more, at most {most}")
+            self._report_damage(
+                f"the {_KINDS[kind]} of column {column} has {self.stream} bytes or more, at most {most}"
+            )
         if self.chunks < 0:
-            self._damaged(f"its streams have more than {MAX_CHUNKS} compressed chunks, at most as many")
+            self._report_damage(f"its streams have more than {MAX_CHUNKS} compressed chunks, at most as many")
 
-    def _damaged(self, what: str) -> NoReturn:
+    def _report_damage(self, what: str) -> NoReturn:
         raise BadFile(f"file {self.where}: {what} were expected; the file is damaged, restore it or move it away")
 
 

@@ -122,7 +122,7 @@ def _runs(values: Integers) -> list[bytes]:
     whole, rest = divmod(len(values), MAX_RUN)
     low, high = int(values.min()), int(values.max())
     if low == high:
-        return [_fixed(MAX_RUN, low, 0)] * whole + ([_fixed(rest, low, 0)] if rest else [])
+        return [_fixed_delta_run(MAX_RUN, low, 0)] * whole + ([_fixed_delta_run(rest, low, 0)] if rest else [])
     exact = low > -_EXACT and high < _EXACT
     return [
         *_rows(values[: whole * MAX_RUN].reshape(whole, MAX_RUN), exact),
@@ -141,7 +141,7 @@ def _rows(values: Integers, exact: bool) -> list[bytes]:
         deltas = np.diff(values, axis=1)
         least, most = deltas.min(axis=1), deltas.max(axis=1)
         for row in np.flatnonzero(least == most):
-            encoded[row] = _fixed(length, int(values[row, 0]), int(least[row]))
+            encoded[row] = _fixed_delta_run(length, int(values[row, 0]), int(least[row]))
         rising = (least >= 0) & (least < most)
         is_direct = (least < 0) & (least < most)
         for chosen, width, packed in _pack_by_width(deltas[:, 1:].view(np.uint64), most.view(np.uint64), rising, 2):
@@ -170,10 +170,10 @@ def _pack_by_width(
     widths = np.maximum(_WIDTHS[np.searchsorted(_LARGEST, largest)], least_width)
     for width in np.unique(widths[chosen]):
         rows = np.flatnonzero(chosen & (widths == width))
-        yield rows, int(width), _bits(values[rows], int(width))
+        yield rows, int(width), _pack_bits(values[rows], int(width))
 
 
-def _bits(values: _Words, width: int) -> npt.NDArray[np.uint8]:
+def _pack_bits(values: _Words, width: int) -> npt.NDArray[np.uint8]:
     """Returns each row's values in ``width`` bits each, the highest first.
 
     A row's last byte is padded with zeros.
@@ -191,7 +191,7 @@ def _bits(values: _Words, width: int) -> npt.NDArray[np.uint8]:
     return packed
 
 
-def _fixed(length: int, first: int, delta: int) -> bytes:
+def _fixed_delta_run(length: int, first: int, delta: int) -> bytes:
     return bytes((_DELTA | (length - 1) >> 8, (length - 1) & 255)) + varint(_zigzag(first)) + varint(_zigzag(delta))
 
 

@@ -110,7 +110,7 @@ def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where
         kind, column = stream.kind, stream.column
         place = column << 4 | kind
         if kind > BLOOM_UTF8 or column >= columns or place in seen:
-            _damaged(
+            _report_damage(
                 where,
                 f"its footer has a stream of kind {kind} and column {column} that is unknown or a duplicate "
                 f"(kinds 0..{BLOOM_UTF8}, columns 0..{columns - 1})",
@@ -121,7 +121,7 @@ def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where
         else:
             indexes += stream.length
     if data != stripe.data_length or indexes != stripe.index_length:
-        _damaged(
+        _report_damage(
             where,
             f"its footer has {indexes} bytes of indexes and {data} of data, the file's footer says "
             f"{stripe.index_length} and {stripe.data_length}",
@@ -132,11 +132,13 @@ def _check_encodings(footer: messages.Message, tail: Tail, where: str) -> None:
     encodings = [encoding.kind for encoding in footer.columns]
     allowed = _encodings(tail.types)
     if len(encodings) != len(allowed):
-        _damaged(where, f"its footer has {len(encodings)} encodings for {len(allowed)} columns")
+        _report_damage(where, f"its footer has {len(encodings)} encodings for {len(allowed)} columns")
     for number, kind in enumerate(encodings):
         if kind not in allowed[number]:
             name = tail.types[number].kind.name
-            _damaged(where, f"column {number} ({name}) has encoding {kind}, one of {allowed[number]} was expected")
+            _report_damage(
+                where, f"column {number} ({name}) has encoding {kind}, one of {allowed[number]} was expected"
+            )
 
 
 @cached_with_types
@@ -174,7 +176,7 @@ def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messa
             _check_entries(index.entry, tail, stripe_index, column, column in present, where)
     # Trino writes no index for the root, which has no nulls
     if stripe.rows and (missing := set(keys) - indexed - ({0} - present)):
-        _damaged(where, f"no row index of columns {sorted(missing)}")
+        _report_damage(where, f"no row index of columns {sorted(missing)}")
 
 
 def read_indexes(
@@ -213,11 +215,11 @@ def _check_entries(
 ) -> None:
     groups = -(-tail.stripes[stripe_index].rows // tail.row_index_stride)
     if len(entries) != groups:
-        _damaged(where, f"the row index of column {column} has {len(entries)} entries for {groups} row groups")
+        _report_damage(where, f"the row index of column {column} has {len(entries)} entries for {groups} row groups")
     offset = 1 if tail.compression is Compression.NONE else 2
     least = (offset + 2 if has_present else 0) + (offset + 1 if column else 0)
     if any(len(entry.positions) < least for entry in entries):
-        _damaged(where, f"the row index of column {column} has entries with fewer than {least} positions")
+        _report_damage(where, f"the row index of column {column} has entries with fewer than {least} positions")
     if column == 0 or tail.stripe_statistics is None:
         return
     expected = tail.stripe_statistics[stripe_index][column]
@@ -230,14 +232,14 @@ def _check_entries(
         min(n.minimum for n in numbers) != expected.int_statistics.minimum
         or max(n.maximum for n in numbers) != expected.int_statistics.maximum
     ):
-        _damaged(where, f"the row index of column {column} contradicts the stripe's statistics")
+        _report_damage(where, f"the row index of column {column} contradicts the stripe's statistics")
 
 
 def _check_bloom(index: messages.Message, column: int, where: str) -> None:
     for item in index.bloom_filter:
         size = max(8 * len(item.bitset), len(item.utf8bitset))
         if not 0 < item.num_hash_functions <= MAX_HASHES or size == 0:
-            _damaged(
+            _report_damage(
                 where,
                 f"a bloom filter of column {column} has {item.num_hash_functions} functions over {size} bytes, "
                 f"1..{MAX_HASHES} over at least one byte were expected",
@@ -263,12 +265,12 @@ def _parse(
     except Surplus as surplus:
         if surplus.field == 0:
             raise limits.too_many_parts(where, part, surplus.count) from None
-        _damaged(
+        _report_damage(
             where, f"its {part} has {surplus.count} entries or more, at most {allowed[surplus.field]} were expected"
         )
     except DecodeError as error:
         raise BadFile(f"file {where}: its {part} cannot be read ({error}); restore the file or move it away") from error
 
 
-def _damaged(where: str, what: str) -> NoReturn:
+def _report_damage(where: str, what: str) -> NoReturn:
     raise BadFile(f"file {where}: {what}; the file is damaged, restore it or move it away")

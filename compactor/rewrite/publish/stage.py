@@ -83,7 +83,7 @@ def prepare(storage: Storage, plan: Plan) -> None:
     needed = plan.input_bytes + sum(of_slice.input_bytes for of_slice in plan.slices)
     if free is not None and free < needed:
         raise StorageError(
-            f"{plan.location}: the compaction may write {needed} bytes and {free} are free; make room and ask again"
+            f"{plan.location}: the compaction may write {needed} bytes and {free} are free; make room and request it again"
         )
     forget_uploads(storage, plan)
     storage.make_private(plan.staging, (ATTEMPTS, OUT))

@@ -22,7 +22,7 @@ def must_still_be_needed(location: str, directory: AcidDirectory, before: Listin
     """
     if now.files == before.files:  # nearly always
         return
-    needed = frozenset(_needed(directory))
+    needed = frozenset(_names_needed(directory))
     change = first_change(file_lengths(before, needed), file_lengths(now, needed))
     if change is not None:
         path, sizes = change
@@ -32,7 +32,7 @@ def must_still_be_needed(location: str, directory: AcidDirectory, before: Listin
         )
 
 
-def _needed(directory: AcidDirectory) -> list[str]:
+def _names_needed(directory: AcidDirectory) -> list[str]:
     base = [] if directory.base is None else [directory.base]
     return [
         *(acid.directory for acid in (*base, *directory.deltas)),

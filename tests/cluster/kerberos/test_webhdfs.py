@@ -92,7 +92,9 @@ def test_a_server_that_proves_nothing_is_not_believed(
         return answer
 
     monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", without_proof)
-    with pytest.raises(RemoteError, match=r"localhost:\d+ answered 200 and did not prove .*done all the same"):
+    with pytest.raises(
+        RemoteError, match=r"localhost:\d+ answered 200 and did not prove .*carried out the request all the same"
+    ):
         reached(realm)._must("MKDIRS", "PUT", f"{top}/a")
     monkeypatch.undo()
     assert "true" in realm.curl(

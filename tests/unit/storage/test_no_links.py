@@ -12,7 +12,7 @@ import pytest
 
 from compactor.base.errors import UnsafeDirectory
 from compactor.storage import no_links
-from compactor.storage.no_links import NEW, directory, kind_of, opened, parent, reading, regular
+from compactor.storage.no_links import NEW, directory, kind_of, open_path, parent, reading, regular
 
 
 @pytest.fixture(params=["openat2", "name by name"], autouse=True)
@@ -60,32 +60,32 @@ def test_a_path_without_links_is_opened(tree: Path) -> None:
 def test_a_link_anywhere_is_named(tree: Path, path: str, link: str) -> None:
     for flags in (os.O_RDONLY, os.O_RDONLY | os.O_DIRECTORY):
         with pytest.raises(UnsafeDirectory, match=rf"/{link}: is a link; only regular files and directories"):
-            opened(f"{tree}/{path}", flags)
+            open_path(f"{tree}/{path}", flags)
     with pytest.raises((UnsafeDirectory, FileExistsError)):
-        opened(f"{tree}/{path}", NEW, 0o600)
+        open_path(f"{tree}/{path}", NEW, 0o600)
     assert {p.name for p in (tree / "d" / "e").iterdir()} == {"f"}
 
 
 def test_what_is_there_already_is_never_opened_as_new(tree: Path) -> None:
     for name in ("d/e/f", "d/file link", "d/loop"):
         with pytest.raises((FileExistsError, UnsafeDirectory)):
-            opened(f"{tree}/{name}", NEW, 0o600)
+            open_path(f"{tree}/{name}", NEW, 0o600)
     assert (tree / "d" / "e" / "f").read_bytes() == b"rows"
-    os.close(opened(f"{tree}/d/new", NEW, 0o600))
+    os.close(open_path(f"{tree}/d/new", NEW, 0o600))
     assert (tree / "d" / "new").stat().st_mode & 0o777 == 0o600
 
 
 def test_what_is_not_there_is_not_found(tree: Path) -> None:
     for path in ("gone", "gone/f", "d/e/gone"):
         with pytest.raises(FileNotFoundError):
-            opened(f"{tree}/{path}", os.O_RDONLY)
+            open_path(f"{tree}/{path}", os.O_RDONLY)
     with pytest.raises(NotADirectoryError):
-        opened(f"{tree}/d/e/f/below", os.O_RDONLY)
+        open_path(f"{tree}/d/e/f/below", os.O_RDONLY)
 
 
 def test_a_name_ends_nowhere_but_at_its_end(tree: Path) -> None:
     with pytest.raises((OSError, ValueError)):
-        opened(f"{tree}/d/e/f\0.orc", os.O_RDONLY)
+        open_path(f"{tree}/d/e/f\0.orc", os.O_RDONLY)
 
 
 def test_only_regular_files_are_read(tree: Path) -> None:

@@ -204,6 +204,6 @@ def test_room_for_slices_is_looked_for_first(site: Site, table: Table) -> None:
 
     outcome = compact(with_storage(site, Full()))
     assert outcome.result is Result.FAILED
-    assert "make room and ask again" in outcome.message
+    assert "make room and request it again" in outcome.message
     enough = with_settings(with_storage(site, Full()), hive_txn_opentxn_timeout="1ms")
     assert compact(enough).result is Result.COMPACTED
