@@ -30,7 +30,7 @@ from sqlalchemy import Connection, Table, text
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, conclude, disk_of
-from compactor.compaction.portions import portions
+from compactor.compaction.portions import split_portions
 from compactor.initiator import unrecorded
 from compactor.initiator.candidate_page import CandidatePage
 from compactor.initiator.candidate_scan import Scan
@@ -122,7 +122,7 @@ def make_rows(metastore: Metastore, model: Made, warehouse: Path, partitions: in
 def decided(site: Site) -> Iterator[tuple[object, ...]]:
     """Yields the rows that a first pass stores, which has found that nothing is due."""
     scan = Scan(site)
-    for portion in portions(scan.candidate_tables(), None):
+    for portion in split_portions(scan.candidate_tables(), None):
         for one in CandidatePage(scan, portion.tables).sort_out(portion).pending:
             entity, basis = one.entity, one.basis
             assert basis is not None

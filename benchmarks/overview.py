@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.parts.report import Row, conclude, disk_of, progress
 from compactor.airflow.page.last_answers import LastAnswer
 from compactor.answers import overview
-from compactor.answers.fleet import Fleet, counted, fleet, with_queue
+from compactor.answers.fleet import Fleet, count_fleet, fleet, with_queue
 from compactor.answers.readings import take_readings
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
@@ -163,7 +163,7 @@ def main() -> None:
         progress(f"{given.partitions} partitions, {given.database}, database in {disk_of(Path(name))}")
         last = LastAnswer[Fleet]()
         answers: dict[str, Callable[[], object]] = {
-            "overview, as the page gives it": lambda: with_queue(site, last.get(lambda: counted(site))).to_json(),
+            "overview, as the page gives it": lambda: with_queue(site, last.get(lambda: count_fleet(site))).to_json(),
             "overview, counted anew": lambda: fleet(site).to_json(),
             "of it, the readings of alarms": lambda: take_readings(site),
             "first page of tables": lambda: overview.tables_page(

@@ -26,7 +26,7 @@ def measure(site: Site, database: str, name: str) -> TableFigures:
     targets = list(_targets(site, table))
     txns = site.metastore.transactions.snapshot()
     write_ids = site.write_ids(table, txns)
-    content = sum((Content.of(site.storage.listing(target.location)) for target in targets), Content())
+    content = sum((Content.from_listing(site.storage.listing(target.location)) for target in targets), Content())
     start = time.perf_counter()
     read = [rows_of(site, target, txns, write_ids) for target in targets]
     seconds = time.perf_counter() - start

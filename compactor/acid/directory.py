@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from compactor.acid.listing import AcidDir, DataFile, FoundBase, FoundDelta, Listing, SortedListing
+from compactor.acid.listing import AcidDir, DataFile, ListedBase, ListedDelta, Listing, SortedListing
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.acid.write_ids import CleanerWriteIdList, RangeAnswer, ValidTxnList, ValidWriteIdList
 from compactor.base.errors import NotEnoughHistory
@@ -98,7 +98,7 @@ def acid_directory(
     Raises:
         NotEnoughHistory: the list is older than the oldest compacted base, so what it saw is gone.
     """
-    found = SortedListing.of(listing, exempt)
+    found = SortedListing.from_listing(listing, exempt)
     visible = _visible(found, txns)
     bases = _choose_base(visible.bases, write_ids)
     if bases.best is None:
@@ -126,8 +126,8 @@ def acid_directory(
 class _Visible:
     """Bases and deltas that count in the snapshot, and the names of those excluded by their ``_v`` transaction."""
 
-    bases: tuple[FoundBase, ...]
-    deltas: tuple[FoundDelta, ...]
+    bases: tuple[ListedBase, ...]
+    deltas: tuple[ListedDelta, ...]
     aborted: tuple[str, ...]
     unseen: tuple[str, ...]
 
@@ -154,18 +154,18 @@ def _visible(found: SortedListing, txns: ValidTxnList) -> _Visible:
 class _Bases:
     """The ``best`` base, which is read, the one with the smallest write ID, and what becomes of the others."""
 
-    best: FoundBase | None
-    oldest: FoundBase | None
+    best: ListedBase | None
+    oldest: ListedBase | None
     obsolete: tuple[str, ...]
-    aborted: tuple[FoundBase, ...]
+    aborted: tuple[ListedBase, ...]
     left_out: tuple[Base, ...]
 
 
-def _choose_base(bases: Iterable[FoundBase], write_ids: ValidWriteIdList) -> _Bases:
-    best: FoundBase | None = None
-    oldest: FoundBase | None = None
+def _choose_base(bases: Iterable[ListedBase], write_ids: ValidWriteIdList) -> _Bases:
+    best: ListedBase | None = None
+    oldest: ListedBase | None = None
     obsolete: list[str] = []
-    aborted: list[FoundBase] = []
+    aborted: list[ListedBase] = []
     left_out: list[Base] = []
     for found in bases:
         if oldest is None or found.base.write_id < oldest.base.write_id:
@@ -188,7 +188,7 @@ def _beats(challenger: Base, best: Base) -> bool:
     return (challenger.write_id, challenger.visibility_txn_id) > (best.write_id, best.visibility_txn_id)
 
 
-def _base_valid(found: FoundBase, write_ids: ValidWriteIdList) -> bool:
+def _base_valid(found: ListedBase, write_ids: ValidWriteIdList) -> bool:
     if found.base.write_id == ORIGINALS_ONLY:
         return True
     if found.is_compacted:
@@ -196,7 +196,7 @@ def _base_valid(found: FoundBase, write_ids: ValidWriteIdList) -> bool:
     return write_ids.is_valid(found.base.write_id)
 
 
-def _check_history(oldest: FoundBase | None, write_ids: ValidWriteIdList) -> None:
+def _check_history(oldest: ListedBase | None, write_ids: ValidWriteIdList) -> None:
     """Raises NotEnoughHistory if no base is valid and a compaction has replaced what the snapshot saw.
 
     A cleaner reads nothing: where a newer compaction's base is above its entry, it still judges what is below.
@@ -213,15 +213,15 @@ def _check_history(oldest: FoundBase | None, write_ids: ValidWriteIdList) -> Non
 class _Deltas:
     """Deltas by their write IDs alone, before larger ones hide smaller ones."""
 
-    readable: tuple[FoundDelta, ...]
+    readable: tuple[ListedDelta, ...]
     aborted: tuple[str, ...]
     aborted_write_ids: frozenset[WriteId]
     has_uncompacted_aborts: bool
     left_out: tuple[Delta, ...]
 
 
-def _sort_deltas(deltas: Iterable[FoundDelta], write_ids: ValidWriteIdList) -> _Deltas:
-    readable: list[FoundDelta] = []
+def _sort_deltas(deltas: Iterable[ListedDelta], write_ids: ValidWriteIdList) -> _Deltas:
+    readable: list[ListedDelta] = []
     aborted: list[str] = []
     aborted_ids: set[WriteId] = set()
     left_out: list[Delta] = []
@@ -248,14 +248,14 @@ def _sort_deltas(deltas: Iterable[FoundDelta], write_ids: ValidWriteIdList) -> _
 
 
 def _best_deltas(
-    readable: Iterable[FoundDelta], base: Base | None, write_ids: ValidWriteIdList
-) -> tuple[list[FoundDelta], list[str]]:
+    readable: Iterable[ListedDelta], base: Base | None, write_ids: ValidWriteIdList
+) -> tuple[list[ListedDelta], list[str]]:
     """Returns the deltas to read, in order, and the names of those that larger ones hide.
 
     The rule is that of Hive's ``findBestWorkingDeltas``.
     """
 
-    def order(found: FoundDelta) -> tuple[int, int, int, str, int]:
+    def order(found: ListedDelta) -> tuple[int, int, int, str, int]:
         d = found.delta
         statement = -1 if d.statement_id is None else d.statement_id
         return (d.min_write_id, -d.max_write_id, statement, d.kind.value, -d.visibility_txn_id)
@@ -263,7 +263,7 @@ def _best_deltas(
     current = base.write_id if base is not None and base.write_id != ORIGINALS_ONLY else WriteId(0)
     last_statement = -1
     previous: Delta | None = None
-    taken: list[FoundDelta] = []
+    taken: list[ListedDelta] = []
     kinds: set[tuple[DeltaKind, int, int, int | None]] = set()
     obsolete: list[str] = []
     for found in sorted(readable, key=order):

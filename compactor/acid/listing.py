@@ -97,7 +97,7 @@ class AcidDir:
         return self.acid
 
 
-class FoundBase(NamedTuple):
+class ListedBase(NamedTuple):
     """A base in a listing; ``is_compacted`` if a compaction wrote it, not INSERT OVERWRITE or TRUNCATE."""
 
     name: str
@@ -105,7 +105,7 @@ class FoundBase(NamedTuple):
     is_compacted: bool
 
 
-class FoundDelta(NamedTuple):
+class ListedDelta(NamedTuple):
     """A delta or delete delta in a listing."""
 
     name: str
@@ -119,14 +119,14 @@ class SortedListing:
     ``unparsable`` are names that begin like a base or delta and are none, and those of bases and deltas that lie deeper.
     """
 
-    bases: tuple[FoundBase, ...]
-    deltas: tuple[FoundDelta, ...]
+    bases: tuple[ListedBase, ...]
+    deltas: tuple[ListedDelta, ...]
     originals: tuple[DataFile, ...]
     inside: Mapping[str, tuple[FileStatus, ...]]
     unparsable: tuple[str, ...]
 
     @classmethod
-    def of(cls, listing: Listing, exempt: frozenset[TxnId]) -> SortedListing:
+    def from_listing(cls, listing: Listing, exempt: frozenset[TxnId]) -> SortedListing:
         """Sorts ``listing``; ``_v`` directories of the transactions ``exempt`` are ignored."""
         inside: dict[str, list[FileStatus]] = {name: [] for name in listing.directories}
         root: list[FileStatus] = []
@@ -136,8 +136,8 @@ class SortedListing:
                 inside.setdefault(top, []).append(file)
             else:
                 root.append(file)
-        bases: list[FoundBase] = []
-        deltas: list[FoundDelta] = []
+        bases: list[ListedBase] = []
+        deltas: list[ListedDelta] = []
         unparsable: list[str] = []
         originals = [f for f in root if not is_skipped(f.name)]
         for name in sorted(inside):
@@ -164,9 +164,9 @@ class SortedListing:
                 continue
             if isinstance(acid, Base):
                 is_compacted = acid.visibility_txn_id > 0 or listing.data_formats.get(name) == "compacted"
-                bases.append(FoundBase(name, acid, is_compacted))
+                bases.append(ListedBase(name, acid, is_compacted))
             else:
-                deltas.append(FoundDelta(name, acid))
+                deltas.append(ListedDelta(name, acid))
         return cls(
             bases=tuple(bases),
             deltas=tuple(deltas),

@@ -40,15 +40,15 @@ def part_values(name: str) -> tuple[str, ...]:
     return tuple(unescape(part.partition("=")[2]) for part in name.split("/"))
 
 
-def escaped_again(name: str) -> str:
+def escape_again(name: str) -> str:
     """Returns the form in which Hive records a static partition: every value of ``name`` escaped once more."""
     return name.replace("%", "%25")
 
 
-def escaped_once_less(name: str) -> str:
+def unescape_once(name: str) -> str:
     """Returns the name behind the twice-escaped form ``name``; ``name`` itself if it cannot be twice escaped."""
     less = name.replace("%25", "%")
-    return less if escaped_again(less) == name else name
+    return less if escape_again(less) == name else name
 
 
 def in_lower_case(name: str) -> str:
@@ -64,10 +64,10 @@ def recorded_names(name: str | None, *, lowered: bool = False) -> tuple[str | No
     """
     if name is None:
         return (name,)
-    return tuple(dict.fromkeys((name, escaped_again(name), *((in_lower_case(name),) if lowered else ()))))
+    return tuple(dict.fromkeys((name, escape_again(name), *((in_lower_case(name),) if lowered else ()))))
 
 
-def by_recorded_name(stored: Iterable[str], *, lowered: bool) -> Mapping[str, Sequence[str]]:
+def group_by_recorded_name(stored: Iterable[str], *, lowered: bool) -> Mapping[str, Sequence[str]]:
     """Returns the names in ``stored`` that each recorded form may mean."""
     found: dict[str, list[str]] = defaultdict(list)
     for name in stored:

@@ -35,7 +35,7 @@ class RowFigures:
     columns: tuple[ColumnFigures, ...] = ()
 
 
-def merged(parts: Sequence[RowFigures]) -> RowFigures:
+def merge_figures(parts: Sequence[RowFigures]) -> RowFigures:
     """Returns the figures of the rows of all ``parts``, whose files have no row in common."""
     valued = [part for part in parts if part.rows]
     columns: tuple[ColumnFigures, ...] = ()

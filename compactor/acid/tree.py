@@ -42,17 +42,17 @@ class Tree:
     @property
     def is_bare(self) -> bool:
         """True if there is neither a file nor a base or delta anywhere below."""
-        return not self.files and not any(written(path) for path in self.directories)
+        return not self.files and not any(is_or_was_acid(path) for path in self.directories)
 
     def is_bare_at(self, path: str) -> bool:
         """Returns true if the same holds for the directory ``path`` in it."""
         below = f"{path}/"
         return not any(place == path or place.startswith(below) for place in self.files) and not any(
-            written(place) for place in self.directories if place.startswith(below)
+            is_or_was_acid(place) for place in self.directories if place.startswith(below)
         )
 
 
-def written(path: str) -> bool:
+def is_or_was_acid(path: str) -> bool:
     """Returns true if the last name of ``path`` is that of a base or delta, or was it before it was hidden."""
     name = final_name(path)
     try:

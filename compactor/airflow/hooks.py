@@ -12,7 +12,7 @@ from airflow.sdk.log import mask_secret
 
 from compactor.airflow.configuration import metastore_names, text
 from compactor.airflow.options import CONNECTION_TYPE
-from compactor.base.redaction import remembered
+from compactor.base.redaction import list_remembered
 from compactor.site.deployment import OTHERS, Configuration, configure, open_site
 from compactor.site.site import Site
 
@@ -58,7 +58,7 @@ class CompactorHook(BaseHook):
         """
         others = {name: partial(_connection_of, name) for name in metastore_names() if name != self.name}
         configuration = configure(self.name, flags=self.connection(), config_path=text("config") or None, others=others)
-        for secret in remembered():
+        for secret in list_remembered():
             _hide_in_logs(secret)
         return configuration
 

@@ -15,7 +15,7 @@ from compactor.airflow.options import OPTIONS
 from compactor.answers.preview import Preview, preview
 from compactor.answers.table_commits import Seen, commits_since
 from compactor.base.errors import CompactorError, NotFound, Refused
-from compactor.base.redaction import redacted
+from compactor.base.redaction import redact_plain
 from compactor.batches.assembly import plan_batches
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.pool_policy import DEFAULT
@@ -169,7 +169,7 @@ def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
                 plans.append(plan.to_json())
                 summary = plan.error or plan.nothing or _summarize(plan)
                 log.info("%s %s: %s", plan.type.label.lower(), plan.entity, summary)
-    return list(redacted(plans))
+    return list(redact_plain(plans))
 
 
 def _summarize(plan: Preview) -> str:

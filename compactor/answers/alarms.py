@@ -1,6 +1,6 @@
-"""Alarms: a reading of the metastore, the limit it exceeds, and what to do (as in Hive's AcidMetricService). Pure.
+"""Alarms: readings of the metastore above a limit, and what to do (as Hive's AcidMetricService). Pure.
 
-Metrics, notifiers, the overview and people get the same.
+Metrics, notifiers, the overview and people get the same alarms.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Rule:
     reading: str  #: its suffix gives the unit: ``_ms``, ``_ratio``, else a count
     warning: str | int
     error: str | int | None = None
-    message: str  #: ``{value}`` is the reading as people write it, ``{found}`` all readings
+    message: str  #: ``{value}`` is the reading as people write it, ``{readings}`` all readings
     fix: str
 
 
@@ -50,8 +50,8 @@ _RULES = (
         reading="contradictions",
         warning=0,
         error=0,
-        message="the metastore's database is older than what is remembered of it ({value} contradictions); nothing is "
-        "timed out, compacted, removed or forgotten",
+        message="the metastore's database is older than the marks that are kept outside of it ({value} contradictions); "
+        "nothing is timed out, compacted, removed or forgotten",
         fix="stop Hive's own compactor and cleaner, and look at compactor doctor; put the right database back, or compactor "
         "metastore agree",
     ),
@@ -60,7 +60,7 @@ _RULES = (
         reading="memory_away",
         warning=0,
         error=0,
-        message="what is remembered of the metastore outside of its database cannot be read; nothing is removed, timed out "
+        message="the marks that are kept outside of the metastore's database cannot be read; nothing is removed, timed out "
         "or forgotten",
         fix="make the store of compactor.memory answer; compactor doctor names the file or folder",
     ),
@@ -92,7 +92,7 @@ _RULES = (
         reading="oldest_aborted_txn_ms",
         warning="hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
         error="hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
-        message="the data of an aborted transaction has been there for {value}",
+        message="the data of an aborted transaction has waited for {value} to be removed",
         fix="make sure that initiator and cleaner run, and that hive.compactor.aborted.txn.time.threshold is not off",
     ),
     _Rule(
@@ -131,7 +131,7 @@ _RULES = (
         name="failed_compaction_ratio",
         reading="failed_ratio",
         warning="hive.compactor.failed.compaction.ratio.threshold",
-        message="{found.failed} of the {found.ended} compactions in the history failed or could not be initiated",
+        message="{readings.failed} of the {readings.ended} compactions in the history failed or could not be initiated",
         fix="compactor show history shows why; compactor resume DB.TABLE once the cause is fixed",
     ),
     _Rule(
@@ -146,7 +146,8 @@ _RULES = (
         reading="disagreements",
         warning=0,
         error=0,
-        message="files and metastore contradict each other in {value} tables and partitions, where nothing is done",
+        message="files and metastore contradict each other in {value} tables and partitions; nothing is compacted or "
+        "removed there",
         fix="compactor doctor names them and compactor resolve DB.TABLE lists the directories; stop Hive's own compactor "
         "and cleaner until both agree",
     ),
@@ -160,18 +161,18 @@ _RULES = (
 )
 
 
-def raised_alarms(found: Readings, settings: Settings) -> tuple[Alarm, ...]:
+def raised_alarms(readings: Readings, settings: Settings) -> tuple[Alarm, ...]:
     """Returns the alarms that the readings raise, errors first."""
-    holding = [alarm for rule in _RULES if (alarm := _raised(rule, found, settings)) is not None]
-    return tuple(sorted(holding, key=lambda alarm: (alarm.level is not Level.FAIL, alarm.name)))
+    alarms = [alarm for rule in _RULES if (alarm := _check_rule(rule, readings, settings)) is not None]
+    return tuple(sorted(alarms, key=lambda alarm: (alarm.level is not Level.FAIL, alarm.name)))
 
 
-def _raised(rule: _Rule, found: Readings, settings: Settings) -> Alarm | None:
-    value = getattr(found, rule.reading)
-    for level, wanted in ((Level.FAIL, rule.error), (Level.WARN, rule.warning)):
-        if wanted is None:
+def _check_rule(rule: _Rule, readings: Readings, settings: Settings) -> Alarm | None:
+    value = getattr(readings, rule.reading)
+    for level, threshold in ((Level.FAIL, rule.error), (Level.WARN, rule.warning)):
+        if threshold is None:
             continue
-        limit = _limit(rule, wanted, settings)
+        limit = _resolve_limit(rule, threshold, settings)
         if value > limit:
             shown = f"{value / _HOUR_MS:.1f} hours" if rule.reading.endswith("_ms") else str(value)
             return Alarm(
@@ -180,15 +181,15 @@ def _raised(rule: _Rule, found: Readings, settings: Settings) -> Alarm | None:
                 reading=rule.reading,
                 value=value,
                 limit=limit,
-                message=rule.message.format(value=shown, found=found),
+                message=rule.message.format(value=shown, readings=readings),
                 fix=rule.fix,
             )
     return None
 
 
-def _limit(rule: _Rule, wanted: str | int, settings: Settings) -> float:
-    if isinstance(wanted, int):
-        return wanted
+def _resolve_limit(rule: _Rule, threshold: str | int, settings: Settings) -> float:
+    if isinstance(threshold, int):
+        return threshold
     if rule.reading.endswith("_ratio"):
-        return settings.ratio(wanted)
-    return settings.milliseconds(wanted) if rule.reading.endswith("_ms") else settings.integer(wanted)
+        return settings.ratio(threshold)
+    return settings.milliseconds(threshold) if rule.reading.endswith("_ms") else settings.integer(threshold)

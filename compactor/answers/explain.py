@@ -1,6 +1,6 @@
-"""Explains one table: what would happen to it now and why, what would change that, and what the last runs achieved.
+"""Explains one table: what the initiator would do to it now and why, and what the last runs achieved.
 
-Nothing is written, neither Spark nor Airflow is needed, and read access to the database is enough.
+It writes nothing, needs neither Spark nor Airflow, and only read access to the database.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compactor.answers.show_compactions import compaction_row
-from compactor.answers.show_quarantine import QuarantineRow, of_table
+from compactor.answers.show_quarantine import QuarantineRow, quarantine_of_table
 from compactor.answers.survey import Survey, Surveyed
 from compactor.base.errors import CompactorError
 from compactor.cleaner.blockers import Blocker, blockers_of
@@ -34,7 +34,7 @@ _RUNS = 10_000  #: newest runs of the whole metastore that are searched for thos
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """A row of the queue, what it is waiting for, and the transactions that keep the cleaner from it."""
+    """A row of the queue, what it waits for, and the transactions that hold back its cleaning."""
 
     entry: Entry
     waits_for: str | None
@@ -53,7 +53,7 @@ class PartitionExplanation:
     """One partition, or the table itself. ``runs`` are the figures of our last runs, as our state keeps them."""
 
     surveyed: Surveyed
-    summary: PlanSummary = PlanSummary()  #: of the plan that would be made now
+    summary: PlanSummary = PlanSummary()  #: of a plan as of now
     queue: tuple[Queued, ...] = ()
     history: tuple[Entry, ...] = ()
     runs: tuple[Mapping[str, object], ...] = ()
@@ -99,7 +99,7 @@ class Explanation:
     unnamed: Considered | None
     hive: HiveRoles
     protections: tuple[str, ...]
-    doubt: tuple[str, ...] = ()  #: why nothing is done in this metastore (PROTOCOL 11.2)
+    doubt: tuple[str, ...] = ()  #: why roles do nothing in this metastore (PROTOCOL 11.2)
     facts: Mapping[str, object] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
@@ -137,42 +137,46 @@ def explain(site: Site, table: str, partition: str | None = None) -> Explanation
         NotFound: there is no such table or partition.
         Refused: ``table`` is not the name of a table.
     """
-    found = find_table(site.metastore.catalog, table)
-    only = None if partition is None else site.metastore.catalog.resolve_partition(found, partition)
-    settings = site.settings_for(found)
+    target_table = find_table(site.metastore.catalog, table)
+    only = None if partition is None else site.metastore.catalog.resolve_partition(target_table, partition)
+    settings = site.settings_for(target_table)
     survey = Survey(site)
     roles = hive_roles(site)
-    queue, history, runs = _queue(site, found, settings), _history(site, found), _runs(site, found)
-    quarantine = of_table(site, found.database, found.name)
+    queue, history, runs = (
+        _group_queue(site, target_table, settings),
+        _group_history(site, target_table),
+        _group_runs(site, target_table),
+    )
+    quarantine = quarantine_of_table(site, target_table.database, target_table.name)
     partitions = tuple(
         PartitionExplanation(
             surveyed=row,
-            summary=_summary(site, row, settings),
+            summary=_summarize_plan(site, row, settings),
             queue=tuple(queue.get(row.entity, ())),
             history=tuple(history.get(row.entity, ()))[:_LAST],
             runs=tuple(runs.get(row.entity, ()))[:_LAST],
             quarantine=tuple(quarantine.get(row.entity, ())),
         )
-        for row in survey.partitions(found, only)
+        for row in survey.partitions(target_table, only)
     )
     return Explanation(
-        table=found,
+        table=target_table,
         mode=mode_of(settings).name.lower(),
         mode_source=settings.source("compactor.mode"),
-        settings=_changed(settings),
+        settings=_list_changed(settings),
         spark_conf=settings.spark_conf,
         ignored=settings.ignored,
         partitions=partitions,
-        unnamed=survey.unnamed(found),
+        unnamed=survey.unnamed(target_table),
         hive=roles,
-        protections=tuple(_protections(settings, roles)),
+        protections=tuple(_describe_protections(settings, roles)),
         doubt=sentences_about(site),
-        facts=_facts(found),
+        facts=_table_facts(target_table),
     )
 
 
-def _summary(site: Site, row: Surveyed, settings: Settings) -> PlanSummary:
-    """Returns the summary of the plan; made only where it may differ from the default, since it takes one more listing."""
+def _summarize_plan(site: Site, row: Surveyed, settings: Settings) -> PlanSummary:
+    """Returns the summary of the plan. Plans only where it may differ from the default: planning lists files."""
     decision = row.considered.decision
     many = row.content.deltas > settings.integer("hive.compactor.max.num.delta")
     if decision is None or decision.type not in SHAPES or not (many or settings.boolean("compactor.naming.delay")):
@@ -183,7 +187,7 @@ def _summary(site: Site, row: Surveyed, settings: Settings) -> PlanSummary:
         return PlanSummary()
 
 
-def _facts(table: Table) -> dict[str, object]:
+def _table_facts(table: Table) -> dict[str, object]:
     return {
         "owner": table.owner,
         "type": table.type,
@@ -197,7 +201,7 @@ def _facts(table: Table) -> dict[str, object]:
     }
 
 
-def _changed(settings: Settings) -> tuple[Changed, ...]:
+def _list_changed(settings: Settings) -> tuple[Changed, ...]:
     return tuple(
         Changed(key=row.key, value=row.value, source=row.source)
         for row in settings.explain()
@@ -205,19 +209,19 @@ def _changed(settings: Settings) -> tuple[Changed, ...]:
     )
 
 
-def _queue(site: Site, table: Table, settings: Settings) -> dict[Entity, list[Queued]]:
+def _group_queue(site: Site, table: Table, settings: Settings) -> dict[Entity, list[Queued]]:
     rows: dict[Entity, list[Queued]] = defaultdict(list)
     for entry in site.metastore.entries.queue(database=table.database, table=table.name):
-        rows[entry.entity].append(_queued(site, entry, settings))
+        rows[entry.entity].append(_explain_entry(site, entry, settings))
     return rows
 
 
-def _queued(site: Site, entry: Entry, settings: Settings) -> Queued:
+def _explain_entry(site: Site, entry: Entry, settings: Settings) -> Queued:
     return Queued(entry=entry, waits_for=waits_for(site, entry, settings), blockers=blockers_of(site, entry))
 
 
 def waits_for(site: Site, entry: Entry, settings: Settings) -> str | None:
-    """Returns what an entry of the queue is waiting for; None while a worker has it."""
+    """Returns what an entry of the queue waits for; None while a worker has it."""
     if entry.state is not State.READY_FOR_CLEANING:
         return "a worker" if entry.state is State.INITIATED else None
     facts = CleaningFacts(
@@ -229,7 +233,7 @@ def waits_for(site: Site, entry: Entry, settings: Settings) -> str | None:
     return answer.because if isinstance(answer, Wait) else "the cleaner's next pass"
 
 
-def _history(site: Site, table: Table) -> dict[Entity, list[Entry]]:
+def _group_history(site: Site, table: Table) -> dict[Entity, list[Entry]]:
     rows: dict[Entity, list[Entry]] = defaultdict(list)
     for entry in site.metastore.entries.history():
         if (entry.entity.database, entry.entity.table) == (table.database, table.name):
@@ -237,7 +241,7 @@ def _history(site: Site, table: Table) -> dict[Entity, list[Entry]]:
     return rows
 
 
-def _runs(site: Site, table: Table) -> dict[Entity, list[Mapping[str, object]]]:
+def _group_runs(site: Site, table: Table) -> dict[Entity, list[Mapping[str, object]]]:
     """Returns our own figures by partition, newest first; empty if the site keeps no state of its own."""
     figures_of: dict[Entity, list[Mapping[str, object]]] = defaultdict(list)
     if site.state is None:
@@ -251,7 +255,7 @@ def _runs(site: Site, table: Table) -> dict[Entity, list[Mapping[str, object]]]:
     return figures_of
 
 
-def _protections(settings: Settings, roles: HiveRoles) -> Sequence[str]:
+def _describe_protections(settings: Settings, roles: HiveRoles) -> Sequence[str]:
     sentences: list[str] = []
     mode = mode_of(settings)
     if mode is Mode.OBSERVE:

@@ -63,24 +63,24 @@ def explain_locks(site: Site, text: str, *, database: str = "default", old: bool
 def locks_of_statement(
     site: Site, statement: Statement, *, database: str = "default", old: bool = False
 ) -> ExplainedLocks:
-    """Returns the locks of ``statement``, of what it explains for EXPLAIN LOCKS, with ``database`` as the current one.
+    """Returns the locks of ``statement``, or of the one that it explains; ``database`` is the current one.
 
-    They are those of the Hive that the metastore's schema belongs to; with ``old`` those of the lock manager without
-    transactions, with types S and X.
+    The rules are those of the Hive version of the metastore's schema. With ``old`` they are those of the lock manager
+    without transactions, with types S and X.
 
     Raises:
         Refused: one of its tables or partition keys does not exist.
         NotSupported: it reads a view.
     """
-    of: Explained = statement.action.explained if isinstance(statement.action, ExplainLocks) else statement
+    explained: Explained = statement.action.explained if isinstance(statement.action, ExplainLocks) else statement
     if old:
-        requests = statement_locks.old_locks(of, _Tables(site, database).look, database)
-        found = [(r, "X" if r.type.name == "EXCLUSIVE" else "S", "") for r in requests]
+        requests = statement_locks.old_locks(explained, _Tables(site, database).look, database)
+        locks = [(r, "X" if r.type.name == "EXCLUSIVE" else "S", "") for r in requests]
     else:
-        planned = planned_locks(site, of, database)
-        found = [(p.request, p.request.type.name, p.operation.value) for p in planned]
+        planned = planned_locks(site, explained, database)
+        locks = [(p.request, p.request.type.name, p.operation.value) for p in planned]
     return ExplainedLocks(
-        statement=of.name,
+        statement=explained.name,
         locks=tuple(
             ExplainedLock(
                 database=request.database,
@@ -89,7 +89,7 @@ def locks_of_statement(
                 lock_type=kind,
                 operation=operation,
             )
-            for request, kind, operation in found
+            for request, kind, operation in locks
         ),
     )
 

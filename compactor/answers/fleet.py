@@ -1,5 +1,7 @@
-"""The health of all tables in one answer: from our own state and the queue, in a fixed number of statements in which the
-databases count."""
+"""The health of all tables in one answer, from our own state and the queue.
+
+It takes a fixed number of statements; the databases do the counting.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ from compactor.state.seen_conditions import Share, WorstTable
 from compactor.state.store import OwnState
 
 STEPS = ("below 20", "20 to 39", "40 to 59", "60 to 79", "80 and more")  #: of health
-WEEK, MONTH = 7, 30  #: days of which the returns are told
+WEEK, MONTH = 7, 30  #: periods, in days, of the returns
 _FEW = 10  #: running and failed compactions that are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returns:
-    """Sums over the runs of some days: what they removed, moved and took, and how much faster the measured ones open now."""
+    """Sums over the runs of some days: what they removed, moved and cost, and how much less opening takes now."""
 
     days: int
     runs: int = 0
@@ -39,11 +41,11 @@ class Returns:
     opening: float = 0.0
 
     @classmethod
-    def of(cls, days: int, since: int, found: Sequence[DayOfRuns]) -> Returns:
+    def sum_up(cls, days: int, since: int, history: Sequence[DayOfRuns]) -> Returns:
         """Sums up the days that begin at ``since`` or later."""
         names = ("runs", "directories", "files", "bytes_moved", "seconds", "core_seconds", "opening")
-        there = [one for one in found if one.day >= since]
-        return cls(days=days, **{name: sum(getattr(one, name) for one in there) for name in names})
+        recent = [day for day in history if day.day >= since]
+        return cls(days=days, **{name: sum(getattr(day, name) for day in recent) for name in names})
 
     def to_json(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -53,11 +55,10 @@ class Returns:
 class Fleet:
     """All tables of a metastore.
 
-    ``counted_at`` is when the databases counted (epoch ms); what waits and runs may be newer. ``outcomes`` counts tables
-    and partitions by the decision of the last look. ``running`` and ``failures`` are the first few that are worked on, and
-    that failed within ``LATELY_DAYS`` days; ``at_work`` says how far each of the former is. ``run_seconds`` is the mean time
-    of the newest runs (None: there was none), and ``estimate_error`` the median error of what was expected of these, in
-    proportion.
+    ``counted_at`` is when the databases counted (epoch ms); the queue's part may be newer. ``outcomes`` counts tables and
+    partitions by their last decision. ``running`` are the first few compactions at work, ``at_work`` their progress, and
+    ``failures`` the first few that failed within ``LATELY_DAYS`` days. ``run_seconds`` is the mean time of the newest runs
+    (None: there was none), ``estimate_error`` the median relative error of their estimates.
     """
 
     counted_at: int = 0
@@ -82,26 +83,26 @@ class Fleet:
 
     @property
     def expected_seconds(self) -> float | None:
-        """The time of what waits, one after the other, if each takes as long as the newest runs; None if there was none."""
+        """The time of all waiting compactions, one after the other, at the mean time of the newest runs."""
         return None if self.run_seconds is None else self.readings.initiated * self.run_seconds
 
     @property
     def health_rows(self) -> list[dict[str, object]]:
-        """The number of tables and partitions of each database in each step of health."""
+        """The number of tables and partitions of each database at each step of health."""
         return [
-            {"database": name, **{step: found[number] for number, step in enumerate(STEPS)}, "unknown": found[None]}
-            for name, found in self.health.items()
+            {"database": name, **{step: counts[number] for number, step in enumerate(STEPS)}, "unknown": counts[None]}
+            for name, counts in self.health.items()
         ]
 
     def to_json(self) -> dict[str, object]:
         return {
             "counted_at": self.counted_at,
             "health": self.health_rows,
-            "worst": [one._asdict() for one in self.worst],
+            "worst": [table._asdict() for table in self.worst],
             "outcomes": dict(self.outcomes),
             "due": self.due,
             "looked_at": self.looked_at,
-            "alarms": [one.to_json() for one in self.alarms],
+            "alarms": [alarm.to_json() for alarm in self.alarms],
             "readings": self.readings.to_json(),
             "waiting": self.readings.initiated,
             "expected_seconds": self.expected_seconds,
@@ -111,27 +112,27 @@ class Fleet:
             "ready_for_cleaning": self.readings.ready_for_cleaning,
             "failed": self.readings.failed_lately,
             "failures": [_row(entry) for entry in self.failures],
-            "returns": [one.to_json() for one in self.returns],
-            "days": [one._asdict() for one in self.days],
+            "returns": [returns.to_json() for returns in self.returns],
+            "days": [day._asdict() for day in self.days],
         }
 
 
 def fleet(site: Site, worst: int = 10) -> Fleet:
-    """Returns the overview of a metastore, with its ``worst`` tables; only the queue's part without a state."""
-    return with_queue(site, counted(site, worst))
+    """Returns the overview of a metastore with its ``worst`` tables; without a state, only the queue's part."""
+    return with_queue(site, count_fleet(site, worst))
 
 
-def counted(site: Site, worst: int = 10) -> Fleet:
-    """Returns the overview but for what is running, which ``with_queue`` adds.
+def count_fleet(site: Site, worst: int = 10) -> Fleet:
+    """Returns the overview without the running compactions, which ``with_queue`` adds.
 
-    The databases go through all that they have of the fleet and its history, so it takes the longer the more there is.
+    The databases scan everything that they have of the fleet and its history, so the time grows with it.
     """
     lists, now = site.metastore.compaction_lists, site.metastore.now_ms()
     spread = [] if site.state is None else site.state.conditions.spread(site.name)
     outcomes = _outcomes(spread)
     readings = readings_of(site, outcomes)
     failed = readings.failed_lately
-    found = Fleet(
+    overview = Fleet(
         counted_at=now,
         health=_health(spread),
         outcomes=outcomes,
@@ -139,14 +140,14 @@ def counted(site: Site, worst: int = 10) -> Fleet:
         alarms=raised_alarms(readings, site.settings),
         failures=lists.history(states=(State.FAILED,), limit=min(failed, _FEW)).entries if failed else (),
     )
-    return found if site.state is None else _with_state(site, site.state, found, now=now, worst=worst)
+    return overview if site.state is None else _with_state(site, site.state, overview, now=now, worst=worst)
 
 
-def with_queue(site: Site, found: Fleet) -> Fleet:
-    """Returns ``found`` with what waits, runs and is to be cleaned now, however long ago the rest of it was counted."""
+def with_queue(site: Site, overview: Fleet) -> Fleet:
+    """Updates an overview, however old, with what waits, runs and is to be cleaned now."""
     queued = site.metastore.figures.queued()
     readings = replace(
-        found.readings,
+        overview.readings,
         initiated=queued.get(State.INITIATED, 0),
         working=queued.get(State.WORKING, 0),
         ready_for_cleaning=queued.get(State.READY_FOR_CLEANING, 0),
@@ -154,40 +155,40 @@ def with_queue(site: Site, found: Fleet) -> Fleet:
     working: tuple[Entry, ...] = ()
     if readings.working:
         working = site.metastore.compaction_lists.queue(states=(State.WORKING,), limit=_FEW).entries
-    return replace(found, readings=readings, running=working, at_work=running(site, working))
+    return replace(overview, readings=readings, running=working, at_work=running(site, working))
 
 
-def _with_state(site: Site, state: OwnState, found: Fleet, *, now: int, worst: int) -> Fleet:
+def _with_state(site: Site, state: OwnState, overview: Fleet, *, now: int, worst: int) -> Fleet:
     today = now // DAY_MS * DAY_MS
     since = {days: today - (days - 1) * DAY_MS for days in (WEEK, MONTH)}
     days, newest = state.runs.days(site.name, since[MONTH]), state.runs.latest(site.name, ERRORS_OF)
     return replace(
-        found,
+        overview,
         worst=tuple(state.conditions.worst_tables(site.name, worst)),
         looked_at=state.decisions.newest(site.name, PASS),
         run_seconds=_mean_seconds(newest),
         estimate_error=error_of(newest),
-        returns=tuple(Returns.of(number, begin, days) for number, begin in since.items()),
+        returns=tuple(Returns.sum_up(number, begin, days) for number, begin in since.items()),
         days=tuple(days),
     )
 
 
 def _health(spread: Sequence[Share]) -> dict[str, Counter[int | None]]:
-    found: dict[str, Counter[int | None]] = {}
-    for one in spread:
-        found.setdefault(one.database, Counter())[one.step] += one.rows
-    return found
+    counts: dict[str, Counter[int | None]] = {}
+    for share in spread:
+        counts.setdefault(share.database, Counter())[share.step] += share.rows
+    return counts
 
 
 def _outcomes(spread: Sequence[Share]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for one in spread:
-        found[one.outcome] += one.rows
-    return found
+    counts: Counter[str] = Counter()
+    for share in spread:
+        counts[share.outcome] += share.rows
+    return counts
 
 
 def _mean_seconds(newest: Sequence[Run]) -> float | None:
-    """Returns the mean time of a run; those that went together shared theirs."""
+    """Returns the mean time of a run; runs that went together shared their time."""
     return sum(run.seconds / run.together for run in newest) / len(newest) if newest else None
 
 

@@ -1,7 +1,7 @@
-"""The figures of a metastore as metrics, for Prometheus and whatever else reads its formats.
+"""The figures of a metastore as metrics, for Prometheus and other readers of its formats.
 
-All are gauges with the label ``metastore``: what is true now, or over the last days. ``compactor_up`` is 0 if they could
-not be read, and then it is the only one.
+All are gauges with the label ``metastore``: values of now, or sums over the last days. If they cannot be read,
+``compactor_up`` is 0 and the only gauge.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _READINGS: Mapping[str, str] = {
     "txn_to_write_id": "Rows of TXN_TO_WRITE_ID",
     "worker_versions": "Versions of workers within a day",
     "disagreements": "Tables and partitions whose files and metastore contradict each other",
-    "contradictions": "Contradictions between the database and what is remembered of it outside",
-    "memory_away": "1 if what is remembered of the database cannot be read",
+    "contradictions": "Contradictions between the database and the marks that are kept outside of it",
+    "memory_away": "1 if the marks that are kept outside of the database cannot be read",
 }
 #: The metric of each sum of ``Returns``, and its meaning.
 _RETURNS: Mapping[str, tuple[str, str]] = {
@@ -65,21 +65,21 @@ _RETURNS: Mapping[str, tuple[str, str]] = {
 
 def metrics(site: Site) -> Iterator[GaugeMetricFamily]:
     """Reads the metastore as it is now, in a fixed number of statements, and yields its metrics."""
-    found = fleet(site)
-    yield from _of_readings(site.name, found.readings)
-    yield _of_alarms(site.name, found.alarms)
-    yield from _of_fleet(site.name, found)
+    overview = fleet(site)
+    yield from _reading_gauges(site.name, overview.readings)
+    yield _alarm_gauge(site.name, overview.alarms)
+    yield from _fleet_gauges(site.name, overview)
 
 
 class Read(Collector):
     """Metrics that were read before."""
 
-    def __init__(self, found: Iterable[GaugeMetricFamily]) -> None:
-        self._found = tuple(found)
+    def __init__(self, families: Iterable[GaugeMetricFamily]) -> None:
+        self._families = tuple(families)
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Returns them, always the same."""
-        return self._found
+        """Returns the same metrics each time."""
+        return self._families
 
 
 def read_now(site: Site) -> Read:
@@ -88,35 +88,34 @@ def read_now(site: Site) -> Read:
     Raises:
         CompactorError: they cannot be read.
     """
-    return Read([_up(site.name, 1), *metrics(site)])
+    return Read([_up_gauge(site.name, 1), *metrics(site)])
 
 
 class MetastoreCollector(Collector):
-    """Reads a metastore whenever it is asked for metrics, once for all who ask at the same time.
+    """Reads a metastore on each request for metrics, once for all requests at the same time.
 
-    A reading that takes longer than ``patience`` seconds is the only one: who comes meanwhile is told that the metastore
-    cannot be read.
+    While a reading takes longer than ``patience`` seconds, other requests are answered that the metastore cannot be read.
     """
 
     def __init__(
-        self, metastore: str, opened: Callable[[], AbstractContextManager[Site]], *, patience: float = 10.0
+        self, metastore: str, open_site: Callable[[], AbstractContextManager[Site]], *, patience: float = 10.0
     ) -> None:
         self._metastore = metastore
-        self._opened = opened
+        self._open_site = open_site
         self._patience = patience
         self._lock = threading.Lock()
-        self._begun = float("-inf")  #: when the last reading began
+        self._started_at = float("-inf")  #: when the last reading began (monotonic)
         self._last: Iterable[GaugeMetricFamily] = ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """Returns the metrics, or only ``compactor_up`` with 0 and a line in the log if they cannot be read."""
-        asked = time.monotonic()
+        asked_at = time.monotonic()
         if not self._lock.acquire(timeout=self._patience):
             log.warning("metrics of metastore %s: another reading takes long", self._metastore)
-            return (_up(self._metastore, 0),)
+            return (_up_gauge(self._metastore, 0),)
         try:
-            if self._begun < asked:  # else the last reading began after this question
-                self._begun = time.monotonic()
+            if self._started_at < asked_at:  # else the last reading began after this question
+                self._started_at = time.monotonic()
                 self._last = self._read()
             return self._last
         finally:
@@ -124,7 +123,7 @@ class MetastoreCollector(Collector):
 
     def _read(self) -> Iterable[GaugeMetricFamily]:
         try:
-            with self._opened() as site:
+            with self._open_site() as site:
                 return read_now(site).collect()
         except Exception as error:
             log.warning(
@@ -133,27 +132,27 @@ class MetastoreCollector(Collector):
                 error,
                 exc_info=not isinstance(error, CompactorError),
             )
-            return (_up(self._metastore, 0),)
+            return (_up_gauge(self._metastore, 0),)
 
 
 def registry_of(collector: Collector) -> CollectorRegistry:
-    """Returns a registry of that one collector: nothing about this process is told."""
+    """Returns a registry of only ``collector``, without metrics of this process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     return registry
 
 
-def _up(metastore: str, value: int) -> GaugeMetricFamily:
+def _up_gauge(metastore: str, value: int) -> GaugeMetricFamily:
     family = GaugeMetricFamily("compactor_up", "1 if the metastore could be read", labels=("metastore", "version"))
     family.add_metric((metastore, __version__), value)
     return family
 
 
-def _of_readings(metastore: str, found: Readings) -> Iterator[GaugeMetricFamily]:
-    for reading, value in found.to_json().items():
+def _reading_gauges(metastore: str, readings: Readings) -> Iterator[GaugeMetricFamily]:
+    for reading, value in readings.to_json().items():
         name = reading.removesuffix(_MS)
         is_age = name != reading
-        yield _one(
+        yield _gauge(
             f"compactor_{name}{'_seconds' if is_age else ''}",
             _READINGS[name],
             metastore,
@@ -161,46 +160,46 @@ def _of_readings(metastore: str, found: Readings) -> Iterator[GaugeMetricFamily]
         )
 
 
-def _of_alarms(metastore: str, raised: Iterable[Alarm]) -> GaugeMetricFamily:
+def _alarm_gauge(metastore: str, raised: Iterable[Alarm]) -> GaugeMetricFamily:
     family = GaugeMetricFamily("compactor_alarm", "1 for each alarm that holds", labels=("metastore", "name", "level"))
     for alarm in raised:
         family.add_metric((metastore, alarm.name, alarm.level.value), 1)
     return family
 
 
-def _of_fleet(metastore: str, found: Fleet) -> Iterator[GaugeMetricFamily]:
-    yield _one("compactor_due", "Tables and partitions that are due for a compaction", metastore, found.due)
-    if found.looked_at is not None:
+def _fleet_gauges(metastore: str, overview: Fleet) -> Iterator[GaugeMetricFamily]:
+    yield _gauge("compactor_due", "Tables and partitions that are due for a compaction", metastore, overview.due)
+    if overview.looked_at is not None:
         looked = "When the initiator last ended a pass, in seconds since 1970"
-        yield _one("compactor_looked_at_seconds", looked, metastore, found.looked_at / 1000)
-    if found.expected_seconds is not None:
+        yield _gauge("compactor_looked_at_seconds", looked, metastore, overview.looked_at / 1000)
+    if overview.expected_seconds is not None:
         expected = "Seconds of work that wait, if they take as long as the newest runs"
-        yield _one("compactor_expected_seconds", expected, metastore, found.expected_seconds)
-    yield _of_health(metastore, found)
-    yield from _of_returns(metastore, found.returns)
+        yield _gauge("compactor_expected_seconds", expected, metastore, overview.expected_seconds)
+    yield _health_gauge(metastore, overview)
+    yield from _returns_gauges(metastore, overview.returns)
 
 
-def _of_health(metastore: str, found: Fleet) -> GaugeMetricFamily:
+def _health_gauge(metastore: str, overview: Fleet) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
         "compactor_health", "Tables and partitions by their health", labels=("metastore", "database", "health")
     )
-    for database, counts in found.health.items():
+    for database, counts in overview.health.items():
         for number, step in enumerate(STEPS):
             family.add_metric((metastore, database, step), counts[number])
         family.add_metric((metastore, database, "unknown"), counts[None])
     return family
 
 
-def _of_returns(metastore: str, found: Iterable[Returns]) -> Iterator[GaugeMetricFamily]:
-    all_days = list(found)
-    for field, (name, meaning) in _RETURNS.items() if all_days else ():
+def _returns_gauges(metastore: str, periods: Iterable[Returns]) -> Iterator[GaugeMetricFamily]:
+    returns = list(periods)
+    for field, (name, meaning) in _RETURNS.items() if returns else ():
         family = GaugeMetricFamily(name, f"{meaning}, in the last days", labels=("metastore", "days"))
-        for one in all_days:
-            family.add_metric((metastore, str(one.days)), getattr(one, field))
+        for period in returns:
+            family.add_metric((metastore, str(period.days)), getattr(period, field))
         yield family
 
 
-def _one(name: str, meaning: str, metastore: str, value: float) -> GaugeMetricFamily:
+def _gauge(name: str, meaning: str, metastore: str, value: float) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, meaning, labels=("metastore",))
     family.add_metric((metastore,), value)
     return family

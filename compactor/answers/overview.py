@@ -1,4 +1,4 @@
-"""The page's lists, one page at a time: tables, the queue, the history. Only databases are read; no directory is listed."""
+"""The page's lists of tables, the queue and the history, one page at a time. They read databases only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNDER_WAY = (State.INITIATED, State.WORKING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows as JSON, and the total number there are."""
+    """Rows as JSON, and their total number."""
 
     rows: tuple[Mapping[str, object], ...]
     total: int
@@ -43,7 +43,7 @@ class Page:
 
 
 def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: bool, limit: int, offset: int) -> Page:
-    """Returns what was last found at each table and partition, with its row of the queue and its history now.
+    """Returns the last look at each table and partition, with its current row of the queue and its history.
 
     Raises:
         BadSetting: there is no such order.
@@ -57,24 +57,24 @@ def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: 
 
 
 def table_rows(site: Site, seen: Sequence[Seen]) -> list[dict[str, object]]:
-    """Returns what was found at each, with its row of the queue and its history now."""
-    entities = [one.entity for one in seen]
+    """Returns a row of each look, with its current row of the queue and its history."""
+    entities = [table.entity for table in seen]
     queued = site.metastore.compaction_lists.of_entities(entities)
     tables = {(entity.database, entity.table) for entity in entities}
     ended = site.metastore.ended.for_tables(tables, {entity.partition for entity in entities})
     paused_now = paused_tables(site)
     return [
-        _table(
-            one,
-            queued.get(one.entity),
-            ended[one.entity.database, one.entity.table].get(one.entity.partition, _NEVER),
-            (one.entity.database, one.entity.table) in paused_now,
+        _table_row(
+            table,
+            queued.get(table.entity),
+            ended[table.entity.database, table.entity.table].get(table.entity.partition, _NEVER),
+            (table.entity.database, table.entity.table) in paused_now,
         )
-        for one in seen
+        for table in seen
     ]
 
 
-def _table(seen: Seen, entry: Entry | None, ended: Ended, is_paused: bool) -> dict[str, object]:
+def _table_row(seen: Seen, entry: Entry | None, ended: Ended, is_paused: bool) -> dict[str, object]:
     condition = seen.condition
     committed = (entry.commit_time if entry is not None else None) or 0
     figures = None
@@ -97,25 +97,25 @@ def _table(seen: Seen, entry: Entry | None, ended: Ended, is_paused: bool) -> di
 
 
 def queue_page(site: Site, *, find: str, state: State | None, limit: int, offset: int) -> Page:
-    """Returns rows of the queue, oldest first: what each waits for, its progress, and whether it can be cancelled."""
-    found = site.metastore.compaction_lists.queue(
+    """Returns rows of the queue, oldest first, with progress, what each waits for, and whether it can be cancelled."""
+    entries_page = site.metastore.compaction_lists.queue(
         find=find, states=None if state is None else (state,), limit=limit, offset=offset
     )
     reserved, now = reserved_batches(site), site.metastore.now_ms()
-    at_work = running(site, found.entries, reserved)
-    shown = {batch.id: batch for entry in found.entries if (batch := reserved.get(entry.id)) is not None}
-    batches = {number: _batch(site, batch) for number, batch in shown.items()}
+    at_work = running(site, entries_page.entries, reserved)
+    shown = {batch.id: batch for entry in entries_page.entries if (batch := reserved.get(entry.id)) is not None}
+    batches = {number: _batch_row(site, batch) for number, batch in shown.items()}
     rows = tuple(
         {
-            **_queued(site, entry, at_work.get(entry.id), now),
+            **_queue_row(site, entry, at_work.get(entry.id), now),
             "batch": batches[reserved[entry.id].id] if entry.id in reserved else None,
         }
-        for entry in found.entries
+        for entry in entries_page.entries
     )
-    return Page(rows=rows, total=found.total)
+    return Page(rows=rows, total=entries_page.total)
 
 
-def _queued(site: Site, entry: Entry, at_work: Running | None, now: int) -> dict[str, object]:
+def _queue_row(site: Site, entry: Entry, at_work: Running | None, now: int) -> dict[str, object]:
     return {
         **compaction_row(entry).to_json(),
         "age_ms": None if entry.enqueue_time is None else max(0, now - entry.enqueue_time),
@@ -129,12 +129,12 @@ def _queued(site: Site, entry: Entry, at_work: Running | None, now: int) -> dict
 
 
 def _can_cancel(entry: Entry) -> bool:
-    ours = is_compactor(entry.worker_id)
-    return entry.state is State.INITIATED or (entry.state is State.WORKING and ours)
+    is_ours = is_compactor(entry.worker_id)
+    return entry.state is State.INITIATED or (entry.state is State.WORKING and is_ours)
 
 
-def _batch(site: Site, batch: Batch) -> dict[str, object]:
-    left = site.metastore.entries.queue(ids=batch.entry_ids, states=_UNDER_WAY)
+def _batch_row(site: Site, batch: Batch) -> dict[str, object]:
+    unfinished = site.metastore.entries.queue(ids=batch.entry_ids, states=_UNDER_WAY)
     return {
         "batch": batch.id,
         "state": batch.state.value,
@@ -144,34 +144,34 @@ def _batch(site: Site, batch: Batch) -> dict[str, object]:
         "task_url": batch.task_url,
         "queue": batch.queue,
         "entries": len(batch.entry_ids),
-        "done": len(batch.entry_ids) - len(left),
+        "done": len(batch.entry_ids) - len(unfinished),
     }
 
 
 def history_page(site: Site, *, find: str, states: Collection[State] | None, limit: int, offset: int) -> Page:
-    """Returns ended compactions, newest first, with the figures of the runs that were ours."""
-    found = site.metastore.compaction_lists.history(find=find, states=states, limit=limit, offset=offset)
-    runs = {} if site.state is None else site.state.runs.of_entries(site.name, [e.id for e in found.entries])
+    """Returns ended compactions, newest first, with figures where the run was ours."""
+    entries_page = site.metastore.compaction_lists.history(find=find, states=states, limit=limit, offset=offset)
+    runs = {} if site.state is None else site.state.runs.of_entries(site.name, [e.id for e in entries_page.entries])
     rows = tuple(
         {
             **compaction_row(entry).to_json(),
             "endtime": entry.end,
-            "run": None if entry.id not in runs else _run(runs[entry.id]),
+            "run": None if entry.id not in runs else _run_row(runs[entry.id]),
             "can_retry": entry.can_be_requested_again,
         }
-        for entry in found.entries
+        for entry in entries_page.entries
     )
-    return Page(rows=rows, total=found.total)
+    return Page(rows=rows, total=entries_page.total)
 
 
 def newest_runs(site: Site, limit: int) -> Sequence[Mapping[str, object]]:
     """Returns the figures of our newest runs, oldest first, as the points of a plot."""
     if site.state is None:
         return ()
-    return [_run(run) for run in reversed(site.state.runs.latest(site.name, limit))]
+    return [_run_row(run) for run in reversed(site.state.runs.latest(site.name, limit))]
 
 
-def _run(run: Run) -> dict[str, object]:
+def _run_row(run: Run) -> dict[str, object]:
     copied = run.bytes_copied
     left_out = ("metastore", "entity", "type", "txn", "worker_id")
     return {

@@ -1,4 +1,4 @@
-"""Dry runs: the inputs of a compaction, the names it would give and the bytes it could copy. Nothing is written."""
+"""Dry runs: a compaction's inputs, the names of its outputs and the bytes it could copy. Nothing is written."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """One partition's dry run. ``outputs`` have the next transaction's number, as far as is known now.
+    """One partition's dry run. Names in ``outputs`` have the number that the next transaction would get now.
 
-    ``nothing`` says why there is nothing to merge, ``error`` why the partition cannot be compacted as it is; in both cases
-    there are neither inputs nor outputs. ``is_noop`` is true if there is nothing for the cleaner either. ``files`` of
-    ``store`` are opened.
+    ``nothing`` says why there is nothing to merge, ``error`` why the partition cannot be compacted; in both cases there are
+    neither inputs nor outputs. ``is_noop`` is true if the cleaner would have nothing to do either. ``files`` is the number
+    of files of ``store`` to open.
     """
 
     entity: Entity
@@ -73,7 +73,7 @@ class Preview:
     cost: Cost = Cost()
     files: int = 0
     store: str = ""
-    expected: Estimate | None = None  #: None if too few runs like it have ended
+    expected: Estimate | None = None  #: None if too few similar runs have ended
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -103,8 +103,10 @@ def preview(
     type: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> list[Preview]:
-    """Returns the dry run of one partition of a table, or of every partition. Without ``type``, it previews the compaction
-    that the initiator would request, and a major one where it would request nothing. ``properties`` are the request's.
+    """Returns the dry run of one partition of a table, or of every partition.
+
+    Without ``type``, previews the compaction that the initiator would request, and a major one where it would request
+    nothing. ``properties`` are the request's.
 
     Raises:
         NotFound: there is no such table or partition.
@@ -113,37 +115,45 @@ def preview(
         BadSetting: a property is not a setting, or not one that a request may set.
         BadFile: a file of the one requested partition cannot be read; with several, each reports its own ``error``.
     """
-    found = find_table(site.metastore.catalog, table)
-    must_be_compactable(found)
-    wanted = None if type is None else parse_type(type)
-    if wanted is CompactionType.REBALANCE:
-        must_be_possible(found, buckets=None, order_by=None)
+    target_table = find_table(site.metastore.catalog, table)
+    must_be_compactable(target_table)
+    requested_type = None if type is None else parse_type(type)
+    if requested_type is CompactionType.REBALANCE:
+        must_be_possible(target_table, buckets=None, order_by=None)
     names: list[str | None] = [None]
     if partition is not None:
-        names = [site.metastore.catalog.resolve_partition(found, partition)]
-    elif found.partition_keys:
-        names = [p.name for p in site.metastore.catalog.partitions(found)]
-    asked = properties or {}
-    must_suit(found, with_request(site.settings_for(found), asked).output_class, site.metastore.dialect.layout)
+        names = [site.metastore.catalog.resolve_partition(target_table, partition)]
+    elif target_table.partition_keys:
+        names = [p.name for p in site.metastore.catalog.partitions(target_table)]
+    request_properties = properties or {}
+    must_suit(
+        target_table,
+        with_request(site.settings_for(target_table), request_properties).output_class,
+        site.metastore.dialect.layout,
+    )
     site = site.for_a_pass()
     survey = Survey(site)
-    entities = [Entity(database=found.database, table=found.name, partition=name) for name in names]
+    entities = [Entity(database=target_table.database, table=target_table.name, partition=name) for name in names]
     if len(entities) == 1:
-        previews = [_preview(site, survey, entities[0], wanted, asked)]
+        previews = [_preview(site, survey, entities[0], requested_type, request_properties)]
     else:
-        previews = [_preview_or_error(site, survey, entity, wanted, asked) for entity in entities]
+        previews = [_preview_or_error(site, survey, entity, requested_type, request_properties) for entity in entities]
     return _with_estimates(site, previews)
 
 
 def _with_estimates(site: Site, previews: Sequence[Preview]) -> list[Preview]:
-    """Returns the previews with what is expected of each, if it is compacted alone."""
+    """Adds to each preview the estimate for compacting it alone."""
     estimators = {
-        store: estimator_of(site.state, site.name, store) for store in {one.store for one in previews if one.files}
+        store: estimator_of(site.state, site.name, store)
+        for store in {preview.store for preview in previews if preview.files}
     }
-    return [replace(one, expected=estimators[one.store].estimate(_work(one))) if one.files else one for one in previews]
+    return [
+        replace(preview, expected=estimators[preview.store].estimate(_work_of(preview))) if preview.files else preview
+        for preview in previews
+    ]
 
 
-def _work(preview: Preview) -> Work:
+def _work_of(preview: Preview) -> Work:
     cost = preview.cost
     rest = preview.input_bytes - cost.bytes_copied
     return Work(
@@ -156,84 +166,86 @@ def _work(preview: Preview) -> Work:
 
 
 def _preview_or_error(
-    site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None, asked: Mapping[str, str]
+    site: Site, survey: Survey, entity: Entity, requested_type: CompactionType | None, properties: Mapping[str, str]
 ) -> Preview:
-    """Returns a preview that says so if the partition cannot be read; the others are previewed all the same."""
+    """Returns a preview with an error if the partition cannot be read, so that the others still get theirs."""
     try:
-        return _preview(site, survey, entity, wanted, asked)
+        return _preview(site, survey, entity, requested_type, properties)
     except CompactorError as error:
-        return Preview(entity=entity, type=wanted or CompactionType.MAJOR, because="", error=str(error))
+        return Preview(entity=entity, type=requested_type or CompactionType.MAJOR, because="", error=str(error))
 
 
 def _preview(
-    site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None, asked: Mapping[str, str]
+    site: Site, survey: Survey, entity: Entity, requested_type: CompactionType | None, properties: Mapping[str, str]
 ) -> Preview:
-    kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
-    target = site.target(entity, asked)
+    kind, because = (requested_type, "it was requested") if requested_type is not None else _choose_type(survey, entity)
+    target = site.target(entity, properties)
     must_have_its_own_ground(site, target.table, target.partition)
     claims_of(site).must_be_free_above(target.table, target.location)
     claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
-    file_format_of(site, target)  # says so where files of its format are not compacted
-    found = preview_plan(site, target, kind)
-    if isinstance(found, NoPlan):
+    file_format_of(site, target)  # raises where files of its format are not compacted
+    planning = preview_plan(site, target, kind)
+    if isinstance(planning, NoPlan):
         return Preview(
             entity=entity,
             type=kind,
             because=because,
-            nothing=found.because,
-            is_noop=found.leaves_nothing,
-            summary=found.summary,
+            nothing=planning.because,
+            is_noop=planning.leaves_nothing,
+            summary=planning.summary,
         )
-    result = _costed(target, kind, because, found)
+    result = _add_cost(target, kind, because, planning)
     if kind is CompactionType.REBALANCE:
-        return _all_reencoded(result)
-    planned = found.plan
-    becomes_major = result.cost.delete_events_in or planned.file_format is not None
-    if planned.shape is Shape.MINOR and not planned.layout.has_visibility and becomes_major:
-        why = "with deletes in it" if planned.file_format is None else "of an insert-only table"
+        return _with_all_reencoded(result)
+    plan = planning.plan
+    becomes_major = result.cost.delete_events_in or plan.file_format is not None
+    if plan.shape is Shape.MINOR and not plan.layout.has_visibility and becomes_major:
+        why = "with deletes in it" if plan.file_format is None else "of an insert-only table"
         because += f"; {why}, it becomes a major on Hive 3.1"
-        return _costed(target, kind, because, preview_plan_of(site, target, found.scope, CompactionType.MAJOR))
+        return _add_cost(target, kind, because, preview_plan_of(site, target, planning.scope, CompactionType.MAJOR))
     return result
 
 
-def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
+def _choose_type(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
     considered = survey.consider(entity)
     chosen = considered.decision.type if considered.decision is not None else None
     if chosen in SHAPES and chosen is not None:
         return chosen, considered.because
-    because = f"the initiator asks for nothing ({considered.because}), so this is what a major would do"
+    because = f"the initiator would request nothing ({considered.because}), so this is what a major would do"
     return CompactionType.MAJOR, because
 
 
-def _costed(target: Target, kind: CompactionType, because: str, found: PlanPreview) -> Preview:
-    planned = found.plan
-    costs = [(output, sum(map(_cost, output.units), Cost())) for output in planned.outputs]
+def _add_cost(target: Target, kind: CompactionType, because: str, planning: PlanPreview) -> Preview:
+    plan = planning.plan
+    costs = [(output, sum(map(_estimate_cost, output.units), Cost())) for output in plan.outputs]
     return Preview(
         entity=target.entity,
         type=kind,
-        because=f"{because}; {planned.left}" if planned.left else because,
-        inputs=planned.inputs,
-        outputs=tuple(name for output, cost in costs for name in _names(output, cost)),
-        input_bytes=planned.input_bytes,
-        files=sum(len(unit.inserts) + len(unit.deletes) for output in planned.outputs for unit in output.units),
+        because=f"{because}; {plan.left}" if plan.left else because,
+        inputs=plan.inputs,
+        outputs=tuple(name for output, cost in costs for name in _name_outputs(output, cost)),
+        input_bytes=plan.input_bytes,
+        files=sum(len(unit.inserts) + len(unit.deletes) for output in plan.outputs for unit in output.units),
         store=store_of(target.location),
-        highest_write_id=planned.highest_write_id,
-        summary=found.summary,
+        highest_write_id=plan.highest_write_id,
+        summary=planning.summary,
         cost=sum((cost for _, cost in costs), Cost()),
     )
 
 
-def _names(output: Plan, cost: Cost) -> list[str]:
-    """Returns the names that ``rewrite.publish.stage`` would give: those of a minor depend on what is left to write, and
-    are that of a delta if nothing is."""
+def _name_outputs(output: Plan, cost: Cost) -> list[str]:
+    """Returns the names that ``rewrite.publish.stage`` would give.
+
+    A minor writes a delta, a delete delta or both, depending on what remains; it writes a delta if nothing remains.
+    """
     kinds = [DeltaKind.INSERT]
     if output.shape is Shape.MINOR and cost.delete_events_out:
         kinds = [DeltaKind.INSERT, DeltaKind.DELETE] if cost.rows_out else [DeltaKind.DELETE]
     return [output.directory(kind) for kind in kinds]
 
 
-def _all_reencoded(preview: Preview) -> Preview:
-    """Returns the preview of a rebalance, which re-encodes every stripe, since every ROW__ID changes."""
+def _with_all_reencoded(preview: Preview) -> Preview:
+    """Counts every stripe as re-encoded: a rebalance changes every ROW__ID."""
     cost = replace(
         preview.cost,
         stripes_copied=0,
@@ -244,20 +256,20 @@ def _all_reencoded(preview: Preview) -> Preview:
     return replace(preview, cost=cost)
 
 
-def _cost(unit: Unit) -> Cost:
+def _estimate_cost(unit: Unit) -> Cost:
     if unit.file_format is not None:
-        return _insert_only_cost(unit)
+        return _estimate_insert_only_cost(unit)
     if unit.rebalance is None:
-        return _acid_cost(unit)
-    # Rows and delete events meet within a file number only, also where one unit rewrites all of them.
+        return _estimate_acid_cost(unit)
+    # Rows and delete events meet only within a file number, even where one unit rewrites all of them.
     parts = [
         replace(unit, number=part.number, inserts=part.inserts, deletes=part.deletes, rebalance=None)
         for part in unit.rebalance.parts
     ]
-    return sum(map(_acid_cost, parts), Cost())
+    return sum(map(_estimate_acid_cost, parts), Cost())
 
 
-def _insert_only_cost(unit: Unit) -> Cost:
+def _estimate_insert_only_cost(unit: Unit) -> Cost:
     figures = preview_figures(unit, open_stores(unit.stores))
     return Cost(
         rows_in=figures.rows_in,
@@ -269,7 +281,7 @@ def _insert_only_cost(unit: Unit) -> Cost:
     )
 
 
-def _acid_cost(unit: Unit) -> Cost:
+def _estimate_acid_cost(unit: Unit) -> Cost:
     events = load_delete_events(
         unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), open_stores(unit.stores)
     )

@@ -1,4 +1,4 @@
-"""The returns of compactions for readers: how often each is read, and like queries before and after."""
+"""The gains of readers from compactions: reads of each table, and like queries before and after a compaction."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _MOST_READS, _MOST_RUNS = 20_000, 50  #: of a table that are compared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReads:
-    """The reads of a table in some days, and its compactions that have like queries on both sides. ``before`` and ``after``
-    are their mean seconds, ``files_before`` and ``files_after`` their mean files, in JSON; None: nothing to compare."""
+    """The reads of a table in some days, and its compactions that have like queries before and after.
+
+    In JSON, ``before`` and ``after`` are the mean seconds of these queries, ``files_before`` and ``files_after`` their mean
+    number of files; None if there is nothing to compare.
+    """
 
     table: str
     queries: int = 0
@@ -33,7 +36,7 @@ class TableReads:
         return self.queries > 0
 
     def to_json(self) -> dict[str, object]:
-        files = [one for one in self.compared if one.files_before is not None]
+        files = [run for run in self.compared if run.files_before is not None]
         return {
             "table": self.table,
             "queries": self.queries,
@@ -41,17 +44,19 @@ class TableReads:
             "last_at": self.last_at,
             "runs": self.runs,
             "compared": len(self.compared),
-            "like_queries": sum(one.queries for one in self.compared),
-            "before": _mean([one.before for one in self.compared], self.compared),
-            "after": _mean([one.after for one in self.compared], self.compared),
-            "files_before": _mean([one.files_before or 0.0 for one in files], files),
-            "files_after": _mean([one.files_after or 0.0 for one in files], files),
+            "like_queries": sum(run.queries for run in self.compared),
+            "before": _mean([run.before for run in self.compared], self.compared),
+            "after": _mean([run.after for run in self.compared], self.compared),
+            "files_before": _mean([run.files_before or 0.0 for run in files], files),
+            "files_after": _mean([run.files_after or 0.0 for run in files], files),
         }
 
 
 def table_reads(site: Site, *, days: int = DAYS, limit: int = 10) -> list[TableReads]:
-    """Returns the tables that are read for the longest time, and then those that are compacted although nobody reads them;
-    ``limit`` of each at most. Nothing, if nobody has told of any read."""
+    """Returns the tables with the longest reads, then those that are compacted although nobody reads them.
+
+    At most ``limit`` of each. Returns nothing if no read was reported.
+    """
     state = site.state
     if state is None:
         return []
@@ -60,9 +65,15 @@ def table_reads(site: Site, *, days: int = DAYS, limit: int = 10) -> list[TableR
     if not sums:
         return []
     runs = state.runs.tables_since(site.name, since)
-    read = [_table(site, state, one, since, runs.get((one.database, one.table), 0)) for one in sums[:limit]]
-    unread = sorted(runs.keys() - {(one.database, one.table) for one in sums}, key=lambda table: -runs[table])
-    return read + [TableReads(table=f"{d}.{t}", runs=runs[d, t]) for d, t in unread[:limit]]
+    most_read = [
+        _table(site, state, sums_of_table, since, runs.get((sums_of_table.database, sums_of_table.table), 0))
+        for sums_of_table in sums[:limit]
+    ]
+    unread = sorted(
+        runs.keys() - {(sums_of_table.database, sums_of_table.table) for sums_of_table in sums},
+        key=lambda table: -runs[table],
+    )
+    return most_read + [TableReads(table=f"{d}.{t}", runs=runs[d, t]) for d, t in unread[:limit]]
 
 
 def reads_of(site: Site, database: str, table: str, *, days: int = DAYS) -> TableReads:
@@ -71,9 +82,11 @@ def reads_of(site: Site, database: str, table: str, *, days: int = DAYS) -> Tabl
     if state is None:
         return TableReads(table=f"{database}.{table}")
     since = site.metastore.now_ms() - days * DAY_MS
-    found = [one for one in state.reads.sums(site.name, since) if (one.database, one.table) == (database, table)]
+    matches = [sums for sums in state.reads.sums(site.name, since) if (sums.database, sums.table) == (database, table)]
     runs = state.runs.tables_since(site.name, since).get((database, table), 0)
-    return _table(site, state, found[0], since, runs) if found else TableReads(table=f"{database}.{table}", runs=runs)
+    return (
+        _table(site, state, matches[0], since, runs) if matches else TableReads(table=f"{database}.{table}", runs=runs)
+    )
 
 
 def _table(site: Site, state: OwnState, sums: ReadsOfTable, since: int, runs: int) -> TableReads:
@@ -81,7 +94,7 @@ def _table(site: Site, state: OwnState, sums: ReadsOfTable, since: int, runs: in
     if runs:
         of_table = (site.name, sums.database, sums.table, since)
         reads = state.reads.of_table(*of_table, _MOST_READS)
-        once = [ReadOnce(like=one.like, at=one.at, seconds=one.seconds, files=one.files) for one in reads]
+        once = [ReadOnce(like=read.like, at=read.at, seconds=read.seconds, files=read.files) for read in reads]
         compared = compare(once, [_run(run) for run in state.runs.of_table(*of_table, _MOST_RUNS)])
     return TableReads(
         table=f"{sums.database}.{sums.table}",
@@ -101,4 +114,4 @@ def _run(run: Run) -> RunOnce:
 
 
 def _mean(values: Sequence[float], compared: Sequence[Compared]) -> float | None:
-    return round(fmean(values, [one.queries for one in compared]), 4) if compared else None
+    return round(fmean(values, [run.queries for run in compared]), 4) if compared else None

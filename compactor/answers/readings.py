@@ -1,4 +1,4 @@
-"""The readings that alarms are based on, taken in a fixed number of statements in which the database counts."""
+"""The readings that alarms are based on, taken in a fixed number of statements; the database counts."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Readings:
     txn_to_write_id: int = 0
     worker_versions: int = 0  #: number of different ones, within a day
     disagreements: int = 0  #: tables and partitions whose files and metastore contradict each other
-    contradictions: int = 0  #: between the database and what is remembered of it outside
-    memory_away: int = 0  #: 1 if that cannot be read
+    contradictions: int = 0  #: between the database and its marks outside
+    memory_away: int = 0  #: 1 if these marks cannot be read
 
     @property
     def ended(self) -> int:
@@ -69,17 +69,17 @@ def readings_of(site: Site, outcomes: Mapping[str, int]) -> Readings:
     versions = ended.worker_versions | metastore.figures.worker_versions(now - DAY_MS)
     opened, oldest_open = metastore.transactions.open_figures()
     aborts, counts = metastore.candidates.abort_figures(), metastore.housekeeping.counts()
-    contradictions, memory_away = _memory(site)
+    contradictions, memory_away = _check_memory(site)
     return Readings(
-        oldest_initiated_ms=_age(now, _since(site, State.INITIATED, queued)),
-        oldest_working_ms=_age(now, _since(site, State.WORKING, queued)),
-        oldest_ready_for_cleaning_ms=_age(now, _since(site, State.READY_FOR_CLEANING, queued)),
+        oldest_initiated_ms=_age(now, _oldest_since(site, State.INITIATED, queued)),
+        oldest_working_ms=_age(now, _oldest_since(site, State.WORKING, queued)),
+        oldest_ready_for_cleaning_ms=_age(now, _oldest_since(site, State.READY_FOR_CLEANING, queued)),
         oldest_open_txn_ms=_age(now, oldest_open),
         oldest_aborted_txn_ms=_age(now, aborts.oldest_start),
         initiated=queued.get(State.INITIATED, 0),
         working=queued.get(State.WORKING, 0),
         ready_for_cleaning=queued.get(State.READY_FOR_CLEANING, 0),
-        overdue=_overdue(site, now),
+        overdue=_count_overdue(site, now),
         lost_out=ended.lost_out,
         failed=ended.states.get(State.FAILED, 0) + ended.states.get(State.DID_NOT_INITIATE, 0),
         failed_lately=ended.failed_lately,
@@ -96,17 +96,17 @@ def readings_of(site: Site, outcomes: Mapping[str, int]) -> Readings:
     )
 
 
-def _memory(site: Site) -> tuple[int, int]:
-    """Returns the contradictions, and 1 if the memory is away."""
+def _check_memory(site: Site) -> tuple[int, int]:
+    """Returns the number of contradictions, and 1 if the marks cannot be read."""
     try:
-        found = doubt_of(site)
+        doubt = doubt_of(site)
     except StorageError:
         return 0, 1
-    return (0 if found is None else len(found.contradictions)), 0
+    return (0 if doubt is None else len(doubt.contradictions)), 0
 
 
-def _since(site: Site, state: State, queued: Mapping[State, int]) -> int | None:
-    """Returns since when the oldest row has been in that state (epoch ms); None if there is none, or it does not say."""
+def _oldest_since(site: Site, state: State, queued: Mapping[State, int]) -> int | None:
+    """Returns since when the oldest row has been in that state (epoch ms); None if unknown."""
     entry = site.metastore.figures.oldest(state) if queued.get(state) else None
     if entry is None:
         return None
@@ -115,7 +115,7 @@ def _since(site: Site, state: State, queued: Mapping[State, int]) -> int | None:
     return entry.start if state is State.WORKING else entry.commit_time or entry.start
 
 
-def _overdue(site: Site, now: int) -> int:
+def _count_overdue(site: Site, now: int) -> int:
     timeout_ms = site.settings.milliseconds(WORKER_TIMEOUT)
     return site.metastore.figures.working_since(now - timeout_ms) if timeout_ms > 0 else 0
 

@@ -1,4 +1,4 @@
-"""The last days again under other settings, from what our own state has recorded of them."""
+"""Replays the last days under other settings, from the decisions and runs that our state recorded."""
 
 from __future__ import annotations
 
@@ -23,13 +23,18 @@ from compactor.site.site import Site, own_state
 from compactor.state.decisions import Decided
 from compactor.state.runs import DAY_MS, Run
 
-_NO_MINOR = "no minor compaction of"  #: in the reason of a major one that is made instead (``compaction.decision``)
+_NO_MINOR = (
+    "no minor compaction of"  #: in the reason of a major one that replaces a minor one (``compaction.decision``)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The figures of the last ``days`` as they happened, those foretold of the settings as they are (by which the others can
-    be judged), and of those that were given. ``entities`` are the tables and partitions that were looked at."""
+    """The figures of the last ``days``: as they ``happened``, and two predictions.
+
+    ``present`` is predicted for the current settings, to check the model; ``other`` for the given settings. ``entities`` is
+    the number of tables and partitions that were looked at.
+    """
 
     days: int
     entities: int
@@ -47,60 +52,60 @@ class Simulation:
         }
 
 
-def simulate(site: Site, days: int, given: Mapping[str, str]) -> Simulation:
+def simulate(site: Site, days: int, overrides: Mapping[str, str]) -> Simulation:
     """Replays what was written in the last ``days``.
 
     Args:
-        given: values of settings of tables, in place of those of each table, and of ``compactor.order`` and
+        overrides: values of table settings, which replace those of every table, and of ``compactor.order`` and
             ``compactor.budget``.
 
     Raises:
-        BadSetting: one is no other setting of a table, or its value is bad.
-        NotSupported: there is no state, or nothing is recorded.
+        BadSetting: a key is not another setting of a table, or its value is bad.
+        NotSupported: there is no state, or it has no records.
     """
     state = own_state(site)
-    of_site = {key: value for key, value in given.items() if key in (ORDER, BUDGET)}
-    of_tables = {key: value for key, value in given.items() if key not in of_site}
-    with_override(site.settings, of_tables, strict=True)
-    policy = _policy(Policy.of(site.settings), of_site)
+    site_overrides = {key: value for key, value in overrides.items() if key in (ORDER, BUDGET)}
+    table_overrides = {key: value for key, value in overrides.items() if key not in site_overrides}
+    with_override(site.settings, table_overrides, strict=True)
+    policy = _policy(Policy.from_settings(site.settings), site_overrides)
     now = site.metastore.now_ms()
     since = now - days * DAY_MS
     runs = _runs_by_entity(state.runs.since(site.name, since))
     reads = ReadsADay.since(state, site.name, now, days)
     recorded = {
-        entity: Recorded(looks=looks, runs=runs.get(entity, ()), reads=reads.of(entity.database, entity.table))
-        for entity, looks in _looks(state.decisions.since(site.name, since))
+        entity: Recorded(looks=looks, runs=runs.get(entity, ()), reads=reads.for_table(entity.database, entity.table))
+        for entity, looks in _group_looks(state.decisions.since(site.name, since))
     }
     passes = state.decisions.passes(site.name, since)
     if not recorded or not passes:
         raise NotSupported(
-            f"metastore {site.name}: no look of the last {days} days is recorded; let the initiator run first, and see "
+            f"metastore {site.name}: no pass of the last {days} days is recorded; let the initiator run first, and see "
             "compactor.decisions.retention"
         )
-    frame = Frame.of(passes, now, list(recorded.values()))
+    frame = Frame.from_passes(passes, now, list(recorded.values()))
     happened, present, other = (Tally(curve=Curve(since, now)) for _ in range(3))
     settings_of = cache(lambda database, table: site.settings_of(Entity(database=database, table=table)))
     as_is, as_given = [], []
-    for entity, one in recorded.items():
+    for entity, history in recorded.items():
         settings = settings_of(entity.database, entity.table)
-        count(one, now, happened)
-        as_is.append((one, _decider(settings)))
-        as_given.append((one, _decider(with_override(settings, of_tables))))
-    replay(as_is, frame, present, Policy.of(site.settings))
+        count(history, now, happened)
+        as_is.append((history, _decider(settings)))
+        as_given.append((history, _decider(with_override(settings, table_overrides))))
+    replay(as_is, frame, present, Policy.from_settings(site.settings))
     replay(as_given, frame, other, policy)
     return Simulation(
         days=days, entities=len(recorded), passes=len(passes), happened=happened, present=present, other=other
     )
 
 
-def _policy(present: Policy, given: Mapping[str, str]) -> Policy:
-    """Returns the policy with what is ``given`` of it.
+def _policy(present: Policy, overrides: Mapping[str, str]) -> Policy:
+    """Returns the policy with ``overrides`` applied.
 
     Raises:
         BadSetting: a value is bad.
     """
-    found = {key: parse(CATALOGUE[key], text) for key, text in given.items()}
-    order, budget = found.get(ORDER, present.order.value), found.get(BUDGET, present.budget)
+    values = {key: parse(CATALOGUE[key], text) for key, text in overrides.items()}
+    order, budget = values.get(ORDER, present.order.value), values.get(BUDGET, present.budget)
     return Policy(order=Order(order), budget=int(str(budget)) if budget else None)
 
 
@@ -108,34 +113,34 @@ def _decider(settings: Settings) -> Decide:
     return lambda facts: decide(facts, settings)
 
 
-def _looks(decisions: Iterable[Decided]) -> Iterator[tuple[Entity, tuple[Looked, ...]]]:
-    """Yields the looks at each entity, in the order of time; a decision without figures did not reach the directory."""
-    of: defaultdict[Entity, list[Looked]] = defaultdict(list)
-    for one in decisions:
-        if "files" in one.numbers and one.at is not None:
-            of[one.entity].append(_looked(one, one.at))
-    for entity, looks in of.items():
+def _group_looks(decisions: Iterable[Decided]) -> Iterator[tuple[Entity, tuple[Looked, ...]]]:
+    """Yields the looks at each entity, oldest first. A decision without figures did not list the directory."""
+    looks_of: defaultdict[Entity, list[Looked]] = defaultdict(list)
+    for decision in decisions:
+        if "files" in decision.numbers and decision.at is not None:
+            looks_of[decision.entity].append(_parse_look(decision, decision.at))
+    for entity, looks in looks_of.items():
         yield entity, tuple(looks)
 
 
-def _looked(one: Decided, at: int) -> Looked:
-    figures = {name: int(str(one.numbers.get(name, 0))) for name in Content.__slots__}
+def _parse_look(decision: Decided, at: int) -> Looked:
+    figures = {name: int(str(decision.numbers.get(name, 0))) for name in Content.__slots__}
     return Looked(
         at=at,
         content=Content(**figures),
-        is_due=one.outcome in ("major", "minor"),
-        no_minor=_NO_MINOR in one.because,
+        is_due=decision.outcome in ("major", "minor"),
+        no_minor=_NO_MINOR in decision.because,
     )
 
 
 def _runs_by_entity(runs: Iterable[Run]) -> dict[Entity, list[Ran]]:
-    found: defaultdict[Entity, list[Ran]] = defaultdict(list)
+    runs_of: defaultdict[Entity, list[Ran]] = defaultdict(list)
     for run in runs:
-        found[run.entity].append(_ran(run))
-    return found
+        runs_of[run.entity].append(_describe_run(run))
+    return runs_of
 
 
-def _ran(run: Run) -> Ran:
+def _describe_run(run: Run) -> Ran:
     ended = run.ended_at or 0
     return Ran(
         began=ended - round(run.seconds * 1000),

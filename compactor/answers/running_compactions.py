@@ -1,4 +1,4 @@
-"""The progress of running compactions, and the places to watch them: a few statements for all of them."""
+"""The progress of running compactions, and where to watch them, in a few statements for all of them."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.insight.time_left import time_left
 from compactor.site.site import Site
 from compactor.state.batches import Batch, BatchState
 from compactor.state.entry_progress import Progress
 
+_ENOUGH = 0.05  #: share of the bytes from which on the pace predicts better than the last run
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """An entry that is being worked on: its batch, how far it is (None: not known, or too short to be told), the
-    milliseconds that the run before took there, and those that are left of this one."""
+    """An entry that is being worked on: its batch and its progress.
+
+    ``progress`` is None if it is unknown, or the work too short to report it. ``expected_ms`` is what the last run there
+    took, ``left_ms`` what remains of this one.
+    """
 
     batch: Batch | None = None
     progress: Progress | None = None
@@ -24,12 +28,12 @@ class Running:
     left_ms: int | None = None
 
     def to_json(self) -> dict[str, object]:
-        found = self.progress
+        progress = self.progress
         return {
-            "units": None if found is None else found.units,
-            "units_done": None if found is None else found.units_done,
-            "bytes": None if found is None else found.bytes,
-            "bytes_done": None if found is None else found.bytes_done,
+            "units": None if progress is None else progress.units,
+            "units_done": None if progress is None else progress.units_done,
+            "bytes": None if progress is None else progress.bytes,
+            "bytes_done": None if progress is None else progress.bytes_done,
             "left_ms": self.left_ms,
             "tracking_url": None if self.batch is None else self.batch.tracking_url,
             "log_url": None if self.batch is None else self.batch.log_url,
@@ -46,20 +50,37 @@ def reserved_batches(site: Site) -> dict[int, Batch]:
 
 
 def running(site: Site, entries: Sequence[Entry], batches: Mapping[int, Batch] | None = None) -> dict[int, Running]:
-    """Returns what is known of those of ``entries`` that are being worked on; ``batches`` are those that are reserved, if
-    the caller knows them already."""
+    """Returns the state of each of ``entries`` that is being worked on.
+
+    Args:
+        batches: the reserved batches, if the caller knows them already.
+    """
     working = [entry for entry in entries if entry.state is State.WORKING]
     if site.state is None or not working:
         return {entry.id: Running() for entry in working}
     reserved = reserved_batches(site) if batches is None else batches
-    told, now = site.state.progress.for_entries(site.name, [entry.id for entry in working]), site.metastore.now_ms()
-    # the last run there: the work that lies ahead cannot be known before it is planned
+    reports, now = site.state.progress.for_entries(site.name, [entry.id for entry in working]), site.metastore.now_ms()
+    # the last run there; the work of this one is unknown until it is planned
     last = site.state.runs.newest_of(site.name, [entry.entity for entry in working])
-    found = {}
+    states = {}
     for entry in working:
-        # what an earlier worker of the same entry left says nothing of this one
-        progress = one if (one := told.get(entry.id)) is not None and one.at >= (entry.start or 0) else None
+        # a report of an earlier worker of the same entry does not count
+        progress = report if (report := reports.get(entry.id)) is not None and report.at >= (entry.start or 0) else None
         expected = round(last[entry.entity].seconds * 1000) if entry.entity in last else None
         left = time_left(progress, now=now, began=entry.start, expected_ms=expected)
-        found[entry.id] = Running(batch=reserved.get(entry.id), progress=progress, expected_ms=expected, left_ms=left)
-    return found
+        states[entry.id] = Running(batch=reserved.get(entry.id), progress=progress, expected_ms=expected, left_ms=left)
+    return states
+
+
+def time_left(progress: Progress | None, *, now: int, began: int | None, expected_ms: int | None) -> int | None:
+    """Returns the milliseconds that remain at ``now`` (epoch ms) of a run; None if they cannot be estimated.
+
+    Goes by the run's own pace once that says enough, before that by ``expected_ms``. Never negative: a run that takes longer
+    than estimated is about to end.
+    """
+    if progress is not None and progress.bytes_done >= _ENOUGH * progress.bytes > 0:
+        pace = progress.spent_ms / progress.bytes_done
+        return max(0, round((progress.bytes - progress.bytes_done) * pace) - max(0, now - progress.at))
+    if expected_ms is None or began is None:
+        return None
+    return max(0, expected_ms - max(0, now - began))

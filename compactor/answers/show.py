@@ -104,20 +104,20 @@ def show_blockers(site: Site) -> list[BlockerRow]:
     ]
 
 
-def show_settings(of: Settings) -> list[SettingRow]:
+def show_settings(settings: Settings) -> list[SettingRow]:
     """Returns every setting that Compactor knows."""
-    return [SettingRow(**explained._asdict()) for explained in of.explain()]
+    return [SettingRow(**explained._asdict()) for explained in settings.explain()]
 
 
 def show_decisions(site: Site) -> list[DecisionRow]:
-    """Returns the initiator's decisions that hold: of its newest pass, or of an earlier one if nothing has changed since.
+    """Returns the initiator's decisions in force: of its newest pass, or of an earlier one if nothing has changed since.
 
     Raises:
         Refused: this site keeps no state of its own.
     """
     if site.state is None:
         raise Refused(
-            f"metastore {site.name}: decisions are kept in our own state and there is none in mode observe without a "
+            f"metastore {site.name}: decisions are kept in our own state, which mode observe lacks without a "
             "state_url; `compactor explain DB.TABLE` decides again"
         )
     return [

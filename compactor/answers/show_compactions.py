@@ -1,4 +1,4 @@
-"""The rows of ``show compactions`` and ``show history``: which ones, in what order, and their columns.
+"""The rows of ``show compactions`` and ``show history``: their selection, order and columns.
 
 Keys are the columns of Hive's SHOW COMPACTIONS in lower case. Ids are integers, times are epoch milliseconds of the
 database's clock; None where a value was never set.
@@ -70,8 +70,10 @@ class CompactionRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow(CompactionRow):
-    """A row of SHOW COMPACTIONS with how far its worker is, if that is ours and tells: units and bytes of input, and the
-    milliseconds that are left; and where to watch it."""
+    """A row of SHOW COMPACTIONS with the progress that our worker reports, and where to watch it.
+
+    ``units`` and ``bytes`` are those of the input; ``left_ms`` is the time that remains.
+    """
 
     units: int | None = None
     units_done: int | None = None
@@ -85,8 +87,11 @@ class QueueRow(CompactionRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow(CompactionRow):
-    """A row of the history. From our state it adds what a bounded request left for the next one, and the seconds that a
-    reader takes to open the inputs and the output (None: not measured; see ``batches.read_cost``)."""
+    """A row of the history with figures from our state.
+
+    ``deltas_left`` and ``bytes_left`` are what a bounded request left for the next one. ``opening_before`` and
+    ``opening_after`` are the seconds to open the inputs and the output (None: not measured; see ``batches.read_cost``).
+    """
 
     deltas_left: int = 0
     bytes_left: int = 0
@@ -96,8 +101,10 @@ class HistoryRow(CompactionRow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionFilter:
-    """A filter of SHOW COMPACTIONS; None matches all. ``pool`` ``default`` matches rows without a pool, as they are shown
-    (in Hive it matches nothing)."""
+    """A filter of SHOW COMPACTIONS; None matches all.
+
+    The pool ``default`` matches rows without a pool, since they are shown with that name. In Hive it matches nothing.
+    """
 
     id: int | None = None
     where: Where = Where()
@@ -112,12 +119,12 @@ class CompactionFilter:
             (self.type, entry.type),
             (self.state, entry.state),
         )
-        return self.where.holds(entry.entity) and all(wanted is None or wanted == found for wanted, found in pairs)
+        return self.where.holds(entry.entity) and all(wanted is None or wanted == actual for wanted, actual in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionWords:
-    """A filter in a person's words; None matches all. ``type`` and ``state`` are words of Hive's columns, in any case."""
+    """A filter as a user writes it; None matches all. ``type`` and ``state`` are Hive's words, in any case."""
 
     id: int | None = None
     name: str | None = None
@@ -131,38 +138,38 @@ def find_filter(site: Site, words: CompactionWords) -> CompactionFilter:
     """Returns the filter that ``words`` mean.
 
     Raises:
-        NotFound: there is no such table, partition or pool, and no row of the queue or the history has it either.
-        BadSetting: no type or state is called so, or the name of a table or database is ambiguous.
+        NotFound: there is no such table, partition or pool, not even in the queue or the history.
+        BadSetting: there is no such type or state, or the name of a table or database is ambiguous.
     """
-    types, states = {one.label.lower(): one for one in CompactionType}, {one.label: one for one in State}
-    type_, state = _one_of("type", words.type, types), _one_of("state", words.state, states)
-    entries = _entries(site)
+    types, states = {type.label.lower(): type for type in CompactionType}, {state.label: state for state in State}
+    kind, state = _parse_word("type", words.type, types), _parse_word("state", words.state, states)
+    entries = _list_entries(site)
     where = find_where(
         site.metastore.catalog,
         words.name,
         words.partition,
-        lambda one: any(one.holds(entry.entity) for entry in entries),
+        lambda where: any(where.holds(entry.entity) for entry in entries),
     )
     if words.pool is not None:
         must_be_known(site, words.pool, entries)
-    return CompactionFilter(id=words.id, where=where, pool=words.pool, type=type_, state=state)
+    return CompactionFilter(id=words.id, where=where, pool=words.pool, type=kind, state=state)
 
 
 def must_be_known(site: Site, pool: str, entries: Sequence[Entry] | None = None) -> None:
-    """Raises unless ``pool`` is configured, or one of ``entries`` has it; None stands for the queue and the history.
+    """Checks that ``pool`` is configured or occurs in ``entries``, by default the queue and the history.
 
     Raises:
-        NotFound: it is neither.
+        NotFound: it is not.
     """
     if pool == DEFAULT or pool in site.pools:
         return
-    every = _entries(site) if entries is None else entries
-    pools = {DEFAULT, *site.pools, *(entry.pool or DEFAULT for entry in every)}
+    candidates = _list_entries(site) if entries is None else entries
+    pools = {DEFAULT, *site.pools, *(entry.pool or DEFAULT for entry in candidates)}
     if pool not in pools:
         raise NotFound(f"pool {pool!r}: it is not configured, and no compaction has it{nearest(pool, pools)}")
 
 
-def _one_of(what: str, word: str | None, known: Mapping[str, _T]) -> _T | None:
+def _parse_word(what: str, word: str | None, known: Mapping[str, _T]) -> _T | None:
     if word is None:
         return None
     folded = word.strip().lower()
@@ -171,29 +178,29 @@ def _one_of(what: str, word: str | None, known: Mapping[str, _T]) -> _T | None:
     return known[folded]
 
 
-def _entries(site: Site) -> list[Entry]:
+def _list_entries(site: Site) -> list[Entry]:
     return [*site.metastore.entries.queue(), *site.metastore.entries.history()]
 
 
 def show_compactions(
     site: Site, wanted: CompactionFilter | None = None, *, order: str = "", limit: int | None = None
 ) -> list[QueueRow]:
-    """Returns the queue and the history in Hive's order: the latest event first, then by the time of the request.
+    """Returns the queue and the history in Hive's order: by the latest event, newest first, then by request time.
 
     ``order`` replaces it, as in Hive's statement: columns with ``asc`` or ``desc``, separated by commas. Unset values come
-    after all others.
+    last.
 
     Raises:
         BadSetting: ``order`` names a column that does not exist.
     """
-    sorts = _orders(order)
-    entries = [entry for entry in _entries(site) if wanted is None or wanted.matches(entry)]
+    orders = _parse_order(order)
+    entries = [entry for entry in _list_entries(site) if wanted is None or wanted.matches(entry)]
     at_work = running(site, entries)
     rows = [_queue_row(entry, at_work.get(entry.id)) for entry in sorted(entries, key=_latest)]
-    for column, descends in reversed(sorts):
+    for column, descends in reversed(orders):
         value = attrgetter(column)
-        there = [row for row in rows if value(row) is not None]
-        rows = sorted(there, key=value, reverse=descends) + [row for row in rows if value(row) is None]
+        set_rows = [row for row in rows if value(row) is not None]
+        rows = sorted(set_rows, key=value, reverse=descends) + [row for row in rows if value(row) is None]
     return rows[:limit]
 
 
@@ -202,28 +209,28 @@ def _queue_row(entry: Entry, at_work: Running | None) -> QueueRow:
     return QueueRow(**row, **({} if at_work is None else cast(dict[str, Any], at_work.to_json())))
 
 
-def _orders(text: str) -> list[tuple[str, bool]]:
-    """Parses ``column [asc|desc], ...`` into columns, each with true if the largest value comes first."""
-    found: list[tuple[str, bool]] = []
+def _parse_order(text: str) -> list[tuple[str, bool]]:
+    """Parses ``column [asc|desc], ...`` into columns, each with True if the largest value comes first."""
+    orders: list[tuple[str, bool]] = []
     for part in filter(None, (part.strip().lower() for part in text.split(","))):
         column, _, direction = part.partition(" ")
         if column not in CompactionRow.columns() or direction.strip() not in ("", "asc", "desc"):
             raise BadSetting(
                 f"order {part!r}: expected a column and asc or desc; columns are {', '.join(CompactionRow.columns())}"
             )
-        found.append((column, direction.strip() == "desc"))
-    return found
+        orders.append((column, direction.strip() == "desc"))
+    return orders
 
 
 def show_history(site: Site, wanted: CompactionFilter | None = None, *, limit: int | None = None) -> list[HistoryRow]:
     """Returns the history alone, newest first."""
     history = site.metastore.entries.history()
     entries = [entry for entry in history if wanted is None or wanted.matches(entry)][:limit]
-    left = site.state.runs.remainders(site.name) if site.state is not None else {}
+    unfinished = site.state.runs.remainders(site.name) if site.state is not None else {}
     openings = site.state.runs.openings(site.name) if site.state is not None else {}
     rows = []
     for entry in entries:
-        deltas, size = left.get(entry.id, (0, 0))
+        deltas, size = unfinished.get(entry.id, (0, 0))
         before, after = openings.get(entry.id, (None, None))
         rows.append(
             HistoryRow(

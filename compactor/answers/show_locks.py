@@ -1,4 +1,4 @@
-"""The rows of ``show locks``: which ones, in Hive's order, and their columns.
+"""The rows of ``show locks``: their selection, Hive's order, and their columns.
 
 Keys are the columns of Hive's SHOW LOCKS in lower case. Times are epoch milliseconds of the database's clock.
 """
@@ -51,7 +51,7 @@ class LockOfStatement(LockShown):
 
 
 def find_place(site: Site, name: str | None, partition: str | None) -> Where:
-    """Returns what ``name`` and ``partition`` mean; also something that only locks name, such as a table to be created.
+    """Returns what ``name`` and ``partition`` mean; locks may name tables that do not exist yet.
 
     Raises:
         NotFound, BadSetting: as ``find_where`` does.
@@ -60,8 +60,10 @@ def find_place(site: Site, name: str | None, partition: str | None) -> Where:
 
 
 def show_locks(site: Site, where: Where = Where()) -> list[LockShown]:
-    """Returns the locks of a database, a table, a partition (by its stored name) or of all, in Hive's order: acquired
-    first, then weaker types first, then in the order of their requests. As in Hive, locks of another level are not shown.
+    """Returns all locks, or those of a database, a table or a partition (by its stored name).
+
+    Hive's order: acquired locks first, then weaker types first, then in the order of their requests. As in Hive, locks of
+    another level are not shown.
     """
     return [_lock(row) for row in in_hives_order(_rows(site.metastore.locks, where))]
 
@@ -69,12 +71,12 @@ def show_locks(site: Site, where: Where = Where()) -> list[LockShown]:
 def show_locks_extended(site: Site, where: Where = Where()) -> list[LockExtended]:
     """Returns the same locks with the columns of EXTENDED."""
     now = site.metastore.now_ms()
-    everyone = {(row.id, row.internal_id): row for row in site.metastore.locks.show()}
+    all_locks = {(row.id, row.internal_id): row for row in site.metastore.locks.show()}
     return [
         LockExtended(
             **_lock(row).to_json(),  # type: ignore[arg-type]  # the columns of its base class
             held_ms=None if row.acquired_at is None else max(0, now - row.acquired_at),
-            waits_for=str(everyone[row.blocked_by]) if row.blocked_by in everyone else None,
+            waits_for=str(all_locks[row.blocked_by]) if row.blocked_by in all_locks else None,
         )
         for row in in_hives_order(_rows(site.metastore.locks, where))
     ]
@@ -86,10 +88,10 @@ def in_hives_order(rows: Iterable[LockRow]) -> list[LockRow]:
 
 
 def show_foreign_locks(manager: LockManager, name: str | None, partition: str | None) -> list[LockShown]:
-    """Returns the locks of a lock manager that knows no catalog, in the same form: of all that ``name`` may mean.
+    """Returns the locks of a lock manager without a catalog, of every object that ``name`` may mean.
 
     Raises:
-        BadSetting: ``name`` is none, or a partition is named without its table.
+        BadSetting: ``name`` is not a valid name, or a partition is named without its table.
     """
     return [_lock(row) for row in _foreign_rows(manager, name, partition)]
 
@@ -105,10 +107,10 @@ def show_foreign_locks_extended(manager: LockManager, name: str | None, partitio
 def _foreign_rows(manager: LockManager, name: str | None, partition: str | None) -> list[LockRow]:
     meanings = [Where()] if name is None else readings(name)
     if partition is not None:
-        meanings = [replace(one, partition=partition) for one in meanings if one.table is not None]
+        meanings = [replace(meaning, partition=partition) for meaning in meanings if meaning.table is not None]
         if not meanings:
             raise BadSetting(f"partition {partition!r}: name its table too, as DB.TABLE")
-    return in_hives_order([row for one in meanings for row in _rows(manager, one)])
+    return in_hives_order([row for meaning in meanings for row in _rows(manager, meaning)])
 
 
 def _rows(manager: LockManager, where: Where) -> Iterable[LockRow]:

@@ -1,4 +1,4 @@
-"""The rows of ``show quarantine``: what lies there, since when and until when."""
+"""The rows of ``show quarantine``: which directories are kept, since when and until when."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compactor.site.site import Site
 class QuarantineRow(Row):
     """The directories that the cleaning of one compaction keeps, from ``since`` to ``until`` (epoch ms in the database).
 
-    Once the compaction is undone, these are the directories that it had made.
+    Once the compaction is undone, these are the directories that it had written.
     """
 
     compactionid: int
@@ -36,12 +36,12 @@ class QuarantineFilter:
     id: int | None = None
     where: Where = Where()
 
-    def matches(self, one: Quarantined) -> bool:
-        return self.where.holds(one.entity) and self.id in (None, one.entry_id)
+    def matches(self, quarantine: Quarantined) -> bool:
+        return self.where.holds(quarantine.entity) and self.id in (None, quarantine.entry_id)
 
 
 def find_place(site: Site, name: str | None, partition: str | None) -> Where:
-    """Returns what ``name`` and ``partition`` mean; also something dropped of which data is in quarantine.
+    """Returns what ``name`` and ``partition`` mean, including dropped tables with data in quarantine.
 
     Raises:
         NotFound, BadSetting: as ``find_where`` does.
@@ -55,35 +55,35 @@ def find_place(site: Site, name: str | None, partition: str | None) -> Where:
 
 
 def show_quarantine(
-    site: Site, wanted: QuarantineFilter | None = None, *, limit: int | None = None
+    site: Site, filter: QuarantineFilter | None = None, *, limit: int | None = None
 ) -> list[QuarantineRow]:
-    """Returns what lies in quarantine, what is due first before the rest; empty where the site keeps no state of its own.
+    """Returns the quarantined directories, soonest due first; empty if the site keeps no state.
 
-    A compaction that waits for its cleaning has nothing there yet.
+    A compaction that waits for its cleaning has nothing in quarantine yet.
     """
-    listed = [] if site.state is None else site.state.quarantines.all(site.name)
-    found = [one for one in listed if one.names and (wanted is None or wanted.matches(one))]
-    return [_row(one) for one in sorted(found, key=lambda one: (one.until, one.entry_id))][:limit]
+    quarantines = [] if site.state is None else site.state.quarantines.all(site.name)
+    matches = [entry for entry in quarantines if entry.names and (filter is None or filter.matches(entry))]
+    return [_row(entry) for entry in sorted(matches, key=lambda entry: (entry.until, entry.entry_id))][:limit]
 
 
-def of_table(site: Site, database: str, table: str) -> dict[Entity, list[QuarantineRow]]:
-    """Returns what lies in quarantine of one table, by partition."""
-    found: dict[Entity, list[QuarantineRow]] = {}
+def quarantine_of_table(site: Site, database: str, table: str) -> dict[Entity, list[QuarantineRow]]:
+    """Returns one table's quarantined directories by partition."""
+    rows: dict[Entity, list[QuarantineRow]] = {}
     for row in show_quarantine(site, QuarantineFilter(where=Where(database=database, table=table))):
         entity = Entity(database=row.dbname, table=row.tabname, partition=row.partname)
-        found.setdefault(entity, []).append(row)
-    return found
+        rows.setdefault(entity, []).append(row)
+    return rows
 
 
-def _row(one: Quarantined) -> QuarantineRow:
+def _row(quarantine: Quarantined) -> QuarantineRow:
     return QuarantineRow(
-        compactionid=one.entry_id,
-        dbname=one.entity.database,
-        tabname=one.entity.table,
-        partname=one.entity.partition,
-        directories=list(one.names),
-        bytes=one.bytes,
-        since=one.since,
-        until=one.until,
-        location=one.location,
+        compactionid=quarantine.entry_id,
+        dbname=quarantine.entity.database,
+        tabname=quarantine.entity.table,
+        partname=quarantine.entity.partition,
+        directories=list(quarantine.names),
+        bytes=quarantine.bytes,
+        since=quarantine.since,
+        until=quarantine.until,
+        location=quarantine.location,
     )

@@ -1,5 +1,7 @@
-"""Surveys tables: their content, and what the initiator would do to them now. Each directory is listed once, and nothing
-is written."""
+"""Surveys tables: their content, and what the initiator would do to them now.
+
+A survey lists each directory once and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ class Content:
     bytes: int = 0
 
     @classmethod
-    def of(cls, listing: Listing) -> Content:
+    def from_listing(cls, listing: Listing) -> Content:
         names = [name for name in listing.directories if known_directory(name) is not None]
         return cls(
             directories=len(names),
@@ -145,13 +147,17 @@ class Survey:
         self._scan = Scan(self._site, write=False)
 
     def partitions(self, table: Table, only: str | None = None) -> list[Surveyed]:
-        """Returns every partition of ``table``, or the one of the name ``only``, or the table itself if it has none."""
+        """Returns every partition of ``table``, only the one named ``only``, or the table itself if unpartitioned."""
         if not table.partition_keys:
-            return [self._surveyed(table, None)]
-        return [self._surveyed(table, one) for one in self._scan.tables.partitions(table) if only in (None, one.name)]
+            return [self._survey(table, None)]
+        return [
+            self._survey(table, partition)
+            for partition in self._scan.tables.partitions(table)
+            if only in (None, partition.name)
+        ]
 
     def unnamed(self, table: Table) -> Considered | None:
-        """Returns what would happen to aborted dynamic-partition writes, which only name the table; None without any."""
+        """Returns the outcome for aborted dynamic-partition writes, which only name the table; None without any."""
         entity = Entity(database=table.database, table=table.name)
         if not table.partition_keys or entity not in self._scan.aborts:
             return None
@@ -162,7 +168,7 @@ class Survey:
         return self._scan.consider(entity)
 
     def table(self, table: Table, only: str | None = None) -> TableRow:
-        """Returns the whole table as one row, or no more of it than the partition of the name ``only``."""
+        """Returns the whole table, or only the partition named ``only``, as one row."""
         rows = self.partitions(table, only)
         content = sum((row.content for row in rows), Content())
         considered = [row.considered for row in rows]
@@ -174,7 +180,7 @@ class Survey:
             partitions=len(rows) if table.partition_keys else 0,
             content=content,
             most_deltas=max((row.content.deltas for row in rows), default=0),
-            outcomes=_counted(c.outcome for c in considered),
+            outcomes=_count_outcomes(c.outcome for c in considered),
             because=worst.because if worst is not None else "it has no partitions",
             last_compacted=self._last_compacted(rows),
         )
@@ -184,12 +190,14 @@ class Survey:
         committed = (entry.commit_time for row in rows for entry in self._scan.queued(row.entity))
         return max((end for end in (*cleaned, *committed) if end is not None), default=None)
 
-    def _surveyed(self, table: Table, partition: PartitionPlace | None) -> Surveyed:
+    def _survey(self, table: Table, partition: PartitionPlace | None) -> Surveyed:
         name, location = (partition.name, partition.location) if partition else (None, table.location)
         entity = Entity(database=table.database, table=table.name, partition=name)
         try:
             with failing_alone(entity):
-                content = Content.of(self._site.storage.listing(path_of(self._site.storage, table, partition)))
+                content = Content.from_listing(
+                    self._site.storage.listing(path_of(self._site.storage, table, partition))
+                )
         except CompactorError as error:
             broken = Considered(entity=entity, outcome="error", because=str(error))
             return Surveyed(entity=entity, location=location, content=Content(), considered=broken)
@@ -197,40 +205,40 @@ class Survey:
 
 
 def find_tables(site: Site, words: CompactionWords) -> CompactionFilter:
-    """Returns the filter that ``words`` mean; see ``find_filter``. A table is there, or it is none.
+    """Returns the filter that ``words`` mean, as ``find_filter``, but the table has to exist.
 
     Raises:
         NotFound: there is no such table, partition or pool.
-        BadSetting: no type is called so, or the name of a table or database is ambiguous.
+        BadSetting: there is no such type, or the name of a table or database is ambiguous.
     """
     where = find_where(site.metastore.catalog, words.name, words.partition)
     return replace(find_filter(site, replace(words, name=None, partition=None)), where=where)
 
 
 def survey_tables(
-    site: Site, worst: int | None = None, wanted: CompactionFilter = CompactionFilter()
+    site: Site, worst: int | None = None, filter: CompactionFilter = CompactionFilter()
 ) -> list[TableRow]:
-    """Returns the transactional tables that are ``wanted``, at most ``worst``; first those whose readers merge most deltas.
+    """Returns the ``worst`` transactional tables that match: those whose readers merge most deltas come first.
 
     Args:
-        wanted: by name, partition, the pool that the table belongs to, and the type of what is due.
+        filter: by name, partition, the pool that the table belongs to, and the type of compaction that is due.
     """
-    survey, where = Survey(site), wanted.where
+    survey, where = Survey(site), filter.where
     whole = replace(where, partition=None)
     tables = [
         table
         for table in site.metastore.catalog.tables()
         if table.is_transactional
         and whole.holds(Entity(database=table.database, table=table.name))
-        and _is_in_pool(site, table, wanted.pool)
+        and _is_in_pool(site, table, filter.pool)
     ]
-    rows = [row for table in tables if (row := survey.table(table, where.partition)).is_due(wanted.type)]
+    rows = [row for table in tables if (row := survey.table(table, where.partition)).is_due(filter.type)]
     rows.sort(key=lambda row: (-row.most_deltas, -row.content.deltas, -row.content.bytes, row.table))
     return rows[:worst]
 
 
 def _is_in_pool(site: Site, table: Table, pool: str | None) -> bool:
-    """Returns true if the table's requests go to ``pool``, or if that cannot be known: its row then has the reason."""
+    """Returns true if the table's requests go to ``pool``, or if that is unknown; its row then has the reason."""
     if pool is None:
         return True
     try:
@@ -243,11 +251,11 @@ def _is_in_pool(site: Site, table: Table, pool: str | None) -> bool:
 
 
 def _rank(outcome: str) -> int:
-    """Returns the sort rank: errors first, since they prevent any compaction, then outcomes that require work."""
+    """Returns the sort rank: errors first, since they prevent compaction, then outcomes that require work."""
     return -1 if outcome in ("error", DISAGREEMENT) else DUE.index(outcome) if outcome in DUE else len(DUE)
 
 
-def _counted(outcomes: Iterable[str]) -> tuple[tuple[str, int], ...]:
+def _count_outcomes(outcomes: Iterable[str]) -> tuple[tuple[str, int], ...]:
     counts = Counter(outcomes)
     return tuple((outcome, counts[outcome]) for outcome in sorted(counts, key=lambda o: (_rank(o), o)))
 

@@ -1,4 +1,4 @@
-"""Commits to a table since a moment, for those who wait for them."""
+"""New commits to a table, for sensors and others that wait for them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from compactor.base.ids import WriteId
 from compactor.site.named_tables import parse_table
 from compactor.site.site import Site
 
-MOST_PARTITIONS = 1000  #: that are named; an event of more would not fit where events are kept
+MOST_PARTITIONS = 1000  #: that an event names; more would not fit where events are stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A table at one moment: the id of its row (None: it was not there) and its valid write-id list."""
+    """A table at one moment: its id (None: it did not exist) and its valid write-id list."""
 
     table: int | None = None
     write_ids: ValidWriteIdList = ValidWriteIdList(table=None, high_watermark=WriteId(0))
@@ -25,15 +25,15 @@ class Seen:
         return {"table": self.table, "write_ids": str(self.write_ids)}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, object]) -> Seen:
-        """Reads what ``to_json`` returned.
+    def from_json(cls, json: Mapping[str, object]) -> Seen:
+        """Parses the result of ``to_json``.
 
         Raises:
             ValueError, KeyError: it is something else.
         """
-        table = found["table"]
+        table = json["table"]
         return cls(
-            table=None if table is None else int(str(table)), write_ids=ValidWriteIdList.parse(str(found["write_ids"]))
+            table=None if table is None else int(str(table)), write_ids=ValidWriteIdList.parse(str(json["write_ids"]))
         )
 
 
@@ -56,11 +56,10 @@ class Commits:
 
 
 def commits_since(site: Site, table: str, seen: Seen | None) -> tuple[Seen, Commits | None]:
-    """Returns ``table`` (``DATABASE.TABLE``) as it is now, and what has been committed to it since ``seen``.
+    """Returns ``table`` (``DATABASE.TABLE``) as it is now, and the commits to it since ``seen``.
 
-    None of a table that was not looked at before, which is where the wait begins, and if there is nothing new. The order in
-    which transactions were opened does not matter: one that commits last is news then. Compactions are no commits.
-    A table that was dropped and made anew has all of its commits before it.
+    The commits are None on the first look, where the wait begins, and if there are none. A transaction counts when it
+    commits, however early it was opened. Compactions do not count. All commits of a re-created table are new.
 
     Raises:
         Refused: the table has no transactions.
@@ -69,8 +68,8 @@ def commits_since(site: Site, table: str, seen: Seen | None) -> tuple[Seen, Comm
     now = _look(site, database, name)
     if seen is None:
         return now, None
-    earlier = seen if seen.table == now.table else Seen()
-    new = now.write_ids.committed_since(earlier.write_ids)
+    previous = seen if seen.table == now.table else Seen()
+    new = now.write_ids.committed_since(previous.write_ids)
     if not new:
         return now, None
     ours = site.metastore.write_ids.of_compactions(database, name)
@@ -78,16 +77,16 @@ def commits_since(site: Site, table: str, seen: Seen | None) -> tuple[Seen, Comm
     if not write_ids:
         return now, None
     partitions = site.metastore.candidates.partitions(database, name, write_ids)
-    named = None if len(partitions) > MOST_PARTITIONS else tuple(partitions)
-    return now, Commits(table=f"{database}.{name}", write_ids=write_ids, partitions=named)
+    names = None if len(partitions) > MOST_PARTITIONS else tuple(partitions)
+    return now, Commits(table=f"{database}.{name}", write_ids=write_ids, partitions=names)
 
 
 def _look(site: Site, database: str, name: str) -> Seen:
     try:
-        found = site.metastore.catalog.table(database, name)
+        table = site.metastore.catalog.table(database, name)
     except NotFound:
         return Seen()
-    if not found.is_transactional:
-        raise Refused(f"{found} is not transactional: its commits are not recorded; wanted: transactional=true")
+    if not table.is_transactional:
+        raise Refused(f"{table} is not transactional: its commits are not recorded; expected: transactional=true")
     valid = site.metastore.write_ids.valid(database, name, site.metastore.transactions.snapshot())
-    return Seen(table=found.id, write_ids=valid)
+    return Seen(table=table.id, write_ids=valid)

@@ -24,7 +24,7 @@ _FEW = 3  #: members of a group that a message names
 _TOO_WIDE = stat.S_IWGRP | stat.S_IXGRP | stat.S_IRWXO  #: of a secret, whose group may read it
 
 
-def read_found(path: Path) -> str:
+def read_unnamed_configuration(path: Path) -> str:
     """Returns the text of a configuration file that lies where we looked, and that nobody named.
 
     It counts only if it, its directory, and a link in its place with the directory of that, belong to this user or to root,
@@ -47,10 +47,10 @@ def read_found(path: Path) -> str:
                 f"configuration {path}: is not a regular file; remove it, or name another one with --config"
             )
         _must_be_ours(path, target, found, file, advice)
-        return as_text(_whole(file), path)
+        return decode_configuration(_whole(file), path)
 
 
-def as_text(content: bytes, path: Path) -> str:
+def decode_configuration(content: bytes, path: Path) -> str:
     """Returns the text of a configuration file.
 
     Raises:

@@ -131,14 +131,14 @@ def redact(text: str) -> str:
     return "".join((*parts, text[done:])) if parts else text
 
 
-def secrets_in(text: str) -> tuple[str, ...]:
+def find_secrets(text: str) -> tuple[str, ...]:
     """Returns the secrets in ``text``, the longest first, each as it is written and as it reads without escapes of URLs."""
     secrets = {text[start:end] for start, end in _spans(text)}
     secrets |= {unquote(secret) for secret in secrets}
     return tuple(sorted(secrets - {HIDDEN}, key=len, reverse=True))
 
 
-def redacted(value: Any, key: str = "") -> Any:
+def redact_plain(value: Any, key: str = "") -> Any:
     """Returns a copy of plain values, as JSON has them, without secrets; ``key`` is the name under which it is found.
 
     A row ``{"key": "my.password", "value": "…"}`` counts as an entry ``my.password``.
@@ -150,11 +150,11 @@ def redacted(value: Any, key: str = "") -> Any:
     if isinstance(value, Mapping):
         named = value.get("key") or value.get("property")
         return {
-            name: redacted(one, named if name == "value" and isinstance(named, str) else f"{name}")
+            name: redact_plain(one, named if name == "value" and isinstance(named, str) else f"{name}")
             for name, one in value.items()
         }
     if isinstance(value, list | tuple):
-        return [redacted(one, key) for one in value]
+        return [redact_plain(one, key) for one in value]
     return value
 
 
@@ -166,21 +166,21 @@ def remember(*secrets: str) -> None:
             _remembered.sort(key=len, reverse=True)
 
 
-def remembered() -> tuple[str, ...]:
+def list_remembered() -> tuple[str, ...]:
     """Returns the texts that ``remember`` hides."""
     return tuple(_remembered)
 
 
-def remember_values(value: Any, key: str = "") -> None:
+def remember_secrets(value: Any, key: str = "") -> None:
     """Remembers each secret in plain values, as TOML and JSON have them."""
     if isinstance(value, Mapping):
         for name, one in value.items():
-            remember_values(one, f"{name}")
+            remember_secrets(one, f"{name}")
     elif isinstance(value, list | tuple):
         for one in value:
-            remember_values(one, key)
+            remember_secrets(one, key)
     elif isinstance(value, str):
-        remember(*([value] if is_secret_key(key) else secrets_in(value)))
+        remember(*([value] if is_secret_key(key) else find_secrets(value)))
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:

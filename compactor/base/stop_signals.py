@@ -28,7 +28,7 @@ class Stop:
 
 
 @contextmanager
-def stopping() -> Iterator[Stop]:
+def catch_stop_signals() -> Iterator[Stop]:
     """Turns signals into requests to stop while the block runs. A second signal has its usual effect."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

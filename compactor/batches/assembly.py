@@ -71,7 +71,7 @@ def plan_batches(site: Site, pools: Collection[str] | None = None, *, route: str
     items = [item for entry in _list_claimable(site, pools, reserved) if (item := _make_item(site, entry)) is not None]
     if route is not None:
         items = [item for item in items if item.route.digest == route]
-    assembled = batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
+    assembled = group_batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
     return [_register(site, store, startable) for startable in select_startable(site, assembled)]
 
 

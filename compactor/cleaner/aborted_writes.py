@@ -13,7 +13,7 @@ from compactor.acid.names import parse_staging
 from compactor.base.ids import WriteId
 from compactor.base.printable import few
 from compactor.cleaner.removing import remove_directories
-from compactor.compaction.cleaning import is_output, must_be_understood
+from compactor.compaction.cleaning import check_names, is_compaction_output
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
 from compactor.metastore.catalog.values import Table
@@ -177,7 +177,7 @@ class AbortedWrites:
         write_ids = site.write_ids(target.table, txns)
         AllocatedIds(site, [target.table], listing.directories).must_explain(target, listing.directories)
         directory = acid_directory(listing, write_ids, txns)
-        must_be_understood(directory)
-        aborted = [name for name in directory.aborted if not is_output(name)]
+        check_names(directory)
+        aborted = [name for name in directory.aborted if not is_compaction_output(name)]
         held = self.held(target, aborted, write_ids.aborted)
         return [name for name in aborted if name not in held], sorted(held)

@@ -24,7 +24,7 @@ from compactor.cleaner.cleaning_phases import Checked, Chosen, Doomed, Listed, R
 from compactor.cleaner.gate import Gate
 from compactor.cleaner.pass_log import PassLog
 from compactor.cleaner.removing import bytes_of, remove_all, remove_directories
-from compactor.compaction.cleaning import is_output, removable
+from compactor.compaction.cleaning import is_compaction_output, list_removable
 from compactor.compaction.entry import Entry
 from compactor.metastore.queue.cleaning_rows import CleanedEntry, no_longer_ready
 from compactor.rewrite.publish.removal import Hiding
@@ -184,14 +184,14 @@ class CleaningGroup:
         seen = self._gate.write_ids(target.table).for_cleaner(highest)
         directory = acid_directory(listing, seen, self._gate.txns)
         view = View(txns=self._gate.txns, write_ids=seen, listing=listing, directory=directory)
-        obsolete = removable(directory)
-        if any(map(is_output, directory.aborted)):
+        obsolete = list_removable(directory)
+        if any(map(is_compaction_output, directory.aborted)):
             leftovers.clear_leftovers(self._site, target)  # raises if an aborted output may be the only copy
         return member.viewed(view, obsolete, self._aborts.held(target, obsolete, seen.aborted))
 
     def _clean_or_wait(self, member: Checked) -> Checked | None:
         """Returns the entry if nothing remains to be cleaned; otherwise its row waits."""
-        remaining = set(removable(member.after)) - member.held
+        remaining = set(list_removable(member.after)) - member.held
         if remaining or member.hidden_left:
             self._wait(member, 0, f"still there: {few((*remaining, *member.hidden_left))}")
             return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.base.errors import StorageError
-from compactor.base.stop_signals import stopping
+from compactor.base.stop_signals import catch_stop_signals
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, say
 
@@ -77,7 +77,7 @@ def _serve(address: tuple[str, int], registry: CollectorRegistry) -> None:
     from compactor.cli.metrics_server import serving
 
     host, port = address
-    with stopping() as stop, ExitStack() as stack:
+    with catch_stop_signals() as stop, ExitStack() as stack:
         try:
             taken = stack.enter_context(serving(host, port, registry))
         except OSError as error:

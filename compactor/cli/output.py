@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from compactor.base.printable import printable, printable_json
-from compactor.base.redaction import redact, redacted
+from compactor.base.redaction import redact, redact_plain
 from compactor.base.utc import utc_text
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -46,7 +46,7 @@ def say(text: str, *, err: bool = False) -> None:
 
 def print_json(value: object) -> None:
     """Prints one JSON document without secrets, indented, with keys in their order."""
-    click.echo(printable_json(json.dumps(redacted(value), indent=2, ensure_ascii=False, default=str)))
+    click.echo(printable_json(json.dumps(redact_plain(value), indent=2, ensure_ascii=False, default=str)))
 
 
 def print_either(as_json: bool, value: Mapping[str, object], text: str) -> None:
@@ -60,7 +60,7 @@ def print_either(as_json: bool, value: Mapping[str, object], text: str) -> None:
 
 def print_json_line(value: object, *, of_table: bool = False) -> None:
     """Prints one JSON document on one line, without secrets unless it is a row ``of_table``: that is shown as it is."""
-    shown = value if of_table else redacted(value)
+    shown = value if of_table else redact_plain(value)
     click.echo(printable_json(json.dumps(shown, ensure_ascii=False, default=str)))
 
 
@@ -77,7 +77,7 @@ def print_table(
     if not rows:
         say(empty)
         return
-    rows = rows if of_table else redacted(rows)
+    rows = rows if of_table else redact_plain(rows)
     shown = [c for c in columns if whole or any(row.get(c) is not None for row in rows)]
     cells = [[cell(column, row.get(column)) for column in shown] for row in rows]
     if sys.stdout.isatty() and _fits(shown, cells, shutil.get_terminal_size().columns):

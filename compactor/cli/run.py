@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compactor.base.errors import BadSetting, CompactorError, NotFound
-from compactor.base.stop_signals import Stop, stopping
+from compactor.base.stop_signals import Stop, catch_stop_signals
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json_line, say, size
 
@@ -43,7 +43,7 @@ def _role(
     context: CliContext, once: bool, interval: str | Callable[[Settings], int], one_pass: Callable[[Site], bool]
 ) -> None:
     """Runs one pass, or one every ``interval`` (a setting, or ms); exits with 1 if anything in the last one failed."""
-    with stopping() as stop, context.site() as site:
+    with catch_stop_signals() as stop, context.site() as site:
         every = site.settings.milliseconds(interval) if isinstance(interval, str) else interval(site.settings)
         seconds = every / 1000
         fine = one_pass(site) if once else repeat(stop, seconds, lambda: one_pass(site))
@@ -179,7 +179,7 @@ def worker(context: CliContext, /, **given: Any) -> None:
         raise BadSetting("--in-process works without Spark, so --master has no meaning; give one of them")
     if options.once and options.linger is not None:
         raise BadSetting("--once ends after one pass, --linger waits for more; give one of them")
-    with stopping() as stop, context.site() as site:
+    with catch_stop_signals() as stop, context.site() as site:
         _name_unknown_pools(site, options.pool)
         worker = CliWorker(
             site=site,

@@ -38,13 +38,13 @@ _STDERR = 2  #: file descriptor
 @with_context
 def submit(context: CliContext, pools: tuple[str, ...], master: str | None, deploy_mode: str | None) -> None:
     """Plan batches of the requests in the queue and run each as a Spark application."""
-    from compactor.base.stop_signals import stopping
+    from compactor.base.stop_signals import catch_stop_signals
     from compactor.batches.assembly import plan_batches
     from compactor.batches.control import release_batch
 
     program = spark_submit()
     target = target_of(program, master, deploy_mode, os.environ)
-    with context.site() as site, stopping() as stop:
+    with context.site() as site, catch_stop_signals() as stop:
         if target.is_yarn and target.is_cluster:
             must_know_metastore(config_of(context), {**target.defaults, **site.settings.spark_conf})
         batches = plan_batches(site, frozenset(pools) or None)

@@ -30,7 +30,7 @@ class RouteBatch:
         return sum(item.bytes for item in self.items)
 
 
-def batches(items: Iterable[Item], max_bytes: int) -> tuple[RouteBatch, ...]:
+def group_batches(items: Iterable[Item], max_bytes: int) -> tuple[RouteBatch, ...]:
     """Returns all items in batches, filled in order of id; a batch exceeds ``max_bytes`` only if one item alone does."""
     open_batches: dict[Route, list[Item]] = {}
     filled: dict[Route, int] = {}

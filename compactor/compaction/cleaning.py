@@ -32,7 +32,7 @@ class Clean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """An order to wait. ``holder`` is the transaction in the way; ``remember_newest`` asks to store the newest one."""
+    """An order to wait for the transaction ``holder``; ``remember_newest`` asks to store the newest transaction."""
 
     because: str
     holder: TxnId | None = None
@@ -82,15 +82,15 @@ def may_clean(entry: Entry, facts: CleaningFacts, settings: Settings) -> Clean |
     if entry.state is not State.READY_FOR_CLEANING:
         return Wait(because=f"compaction {entry.id} is {entry.state.label}, not ready for cleaning")
     if entry.type is CompactionType.ABORT_CLEANUP:
-        return _delay(entry, facts.now_ms, settings) or _unless_forbidden(entry, facts)
-    ended = _outcome(entry, facts)
+        return _check_delay(entry, facts.now_ms, settings) or _check_forbidden(entry, facts)
+    ended = _check_outcome(entry, facts)
     if ended is not None:
         return ended
-    waiting = _gate(entry, facts) or _delay(entry, facts.now_ms, settings)
-    return waiting or _unless_forbidden(entry, facts)
+    waiting = _check_gate(entry, facts) or _check_delay(entry, facts.now_ms, settings)
+    return waiting or _check_forbidden(entry, facts)
 
 
-def _outcome(entry: Entry, facts: CleaningFacts) -> Wait | Drop | None:
+def _check_outcome(entry: Entry, facts: CleaningFacts) -> Wait | Drop | None:
     """Returns None if the row's transaction committed (or Hive 3 left a row without one)."""
     txn_state = facts.txn_state
     if entry.txn_id is None or txn_state == txn_states.COMMITTED:
@@ -109,13 +109,13 @@ def _outcome(entry: Entry, facts: CleaningFacts) -> Wait | Drop | None:
     )
 
 
-def _gate(entry: Entry, facts: CleaningFacts) -> Wait | None:
+def _check_gate(entry: Entry, facts: CleaningFacts) -> Wait | None:
     lowest_open = facts.lowest_open
     exact = entry.next_txn_id is not None and not facts.stamped_early
     stamp = entry.next_txn_id if exact else facts.newest_at_first_sight
     if stamp is None:
         return Wait(
-            because="the row does not say which transactions were open at its commit; those open now must end first",
+            because="the row does not record which transactions were open at its commit; those open now must end first",
             remember_newest=True,
         )
     if stamp < lowest_open:
@@ -126,13 +126,13 @@ def _gate(entry: Entry, facts: CleaningFacts) -> Wait | None:
     )
 
 
-def _delay(entry: Entry, now_ms: int, settings: Settings) -> Wait | None:
+def _check_delay(entry: Entry, now_ms: int, settings: Settings) -> Wait | None:
     """Delays a retry by the row's retention, counted from the start of the failed cleaning.
 
     Hive counts from the commit and therefore never waits.
     """
     committed = entry.commit_time or 0
-    delay = delayed_cleanup(settings)
+    delay = cleanup_delay(settings)
     due = committed + delay if committed and delay else 0
     if entry.retry_retention:
         due = max(due, max(committed, entry.cleaner_start or 0, entry.enqueue_time or 0) + entry.retry_retention)
@@ -142,7 +142,7 @@ def _delay(entry: Entry, now_ms: int, settings: Settings) -> Wait | None:
     return Wait(because=f"{reason}: not before {due} (epoch ms), {due - now_ms} ms from now")
 
 
-def _unless_forbidden(entry: Entry, facts: CleaningFacts) -> Clean | Drop:
+def _check_forbidden(entry: Entry, facts: CleaningFacts) -> Clean | Drop:
     location = entry.properties.get(_LOCATION)
     if location is not None:
         return Clean(location=location)
@@ -153,15 +153,15 @@ def _unless_forbidden(entry: Entry, facts: CleaningFacts) -> Clean | Drop:
     return Clean()
 
 
-def delayed_cleanup(settings: Settings) -> int:
+def cleanup_delay(settings: Settings) -> int:
     """Returns the milliseconds between a commit and its cleaning; 0 unless clean-up is delayed."""
     if not settings.boolean("hive.compactor.delayed.cleanup.enabled"):
         return 0
     return settings.milliseconds("hive.compactor.cleaner.retention.time.seconds")
 
 
-def must_be_understood(directory: AcidDirectory) -> None:
-    """Raises ``BadName`` where a directory holds a name that looks like a base or delta but is neither, or one too deep."""
+def check_names(directory: AcidDirectory) -> None:
+    """Raises ``BadName`` if a name looks like a base or delta but is neither, or lies too deep."""
     if directory.unparsable:
         raise BadName(
             f"{describe_unparsable(directory.unparsable)}; nothing is removed while it is there: find out who wrote it "
@@ -169,22 +169,21 @@ def must_be_understood(directory: AcidDirectory) -> None:
         )
 
 
-def removable(directory: AcidDirectory) -> tuple[str, ...]:
-    """Returns the obsolete directory names, and those that aborted writers made, sorted: no reader needs them under the
-    cleaner's list.
+def list_removable(directory: AcidDirectory) -> tuple[str, ...]:
+    """Returns the names that no reader needs under the cleaner's list, sorted: obsolete ones and those of aborted writers.
 
-    The output of a compaction that did not commit is none of them: it goes only with proof that no row is lost (PROTOCOL
+    The output of a compaction that did not commit is not among them: removing it takes proof that no row is lost (PROTOCOL
     11.5).
 
     Raises:
         BadName: a name looks like a base or delta but is neither.
     """
-    must_be_understood(directory)
-    return tuple(sorted({*directory.obsolete, *(name for name in directory.aborted if not is_output(name))}))
+    check_names(directory)
+    return tuple(sorted({*directory.obsolete, *(name for name in directory.aborted if not is_compaction_output(name))}))
 
 
-def is_output(name: str) -> bool:
-    """Returns true for a compaction's directory, false for one that a user wrote."""
+def is_compaction_output(name: str) -> bool:
+    """Returns true for a compaction's directory, false for a user's."""
     acid = known_directory(name)
     return acid is not None and acid.visibility_txn_id > 0
 

@@ -1,7 +1,8 @@
 """Decides which compaction a table or partition needs now, and why (Hive's ``CompactorUtil.determineCompactionType``).
 
-The order is Hive's, and every comparison is strict. Two things are ours: a request that ``enough`` would turn down at
-once is not made, and removing aborted transactions comes after compactions, because their cleaning removes them too.
+The order is Hive's, and every comparison is strict. Two things are ours. The initiator makes no request that
+``check_enough`` would reject at once. Removing aborted transactions comes last, since the cleaning after a compaction
+removes them too.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The figures a decision rests on.
+    """The figures on which a decision rests.
 
-    Deltas are those a compaction may read; ``waiting`` counts the directories it may not read yet. ``obsolete``
+    Deltas are those that a compaction may read; ``waiting`` counts the directories that it may not read yet. ``obsolete``
     includes aborted directories that may be removed. ``numbered_attempts`` counts delete deltas with a file such as
     ``bucket_00000_0``, which Trino does not look for (docs/readers.md). ``base_bytes`` is the size of the originals if
     there is no base. ``oldest_abort_age_ms`` is None without aborts.
@@ -56,7 +57,7 @@ class Facts:
     unparsable: tuple[str, ...] = ()
 
     @classmethod
-    def of(
+    def from_directory(
         cls,
         directory: AcidDirectory,
         *,
@@ -72,13 +73,13 @@ class Facts:
             held: aborted directories that must not be removed yet.
         """
         deltas = directory.compactable()
-        files = list(_files(directory, deltas))
+        files = list(_list_files(directory, deltas))
         return cls(
             base_bytes=directory.base_bytes,
             delta_bytes=sum(delta.total_bytes for delta in deltas),
             delete_bytes=sum(delta.total_bytes for delta in deltas if delta.delta.kind is DeltaKind.DELETE),
             files=len(files),
-            small_files=_small(files),
+            small_files=_count_small(files),
             deltas=len(deltas),
             delete_deltas=sum(delta.delta.kind is DeltaKind.DELETE for delta in deltas),
             numbered_attempts=sum(map(_has_numbered_attempt, deltas)),
@@ -96,22 +97,22 @@ class Facts:
 
 
 def _has_numbered_attempt(delta: AcidDir) -> bool:
-    """Returns true for a delete delta of which a file's name has an attempt number, as all DML of Hive 4 writes it."""
+    """Returns true for a delete delta with an attempt number in a file name, as all DML of Hive 4 writes it."""
     if delta.delta.kind is not DeltaKind.DELETE:
         return False
     names = (parse_file(file.path.rpartition("/")[2]) for file in delta.files)
     return any(isinstance(name, BucketFile) and name.attempt is not None for name in names)
 
 
-def _files(directory: AcidDirectory, deltas: Iterable[AcidDir]) -> Iterator[DataFile]:
+def _list_files(directory: AcidDirectory, deltas: Iterable[AcidDir]) -> Iterator[DataFile]:
     yield from directory.originals
     for read in (directory.base, *deltas):
         if read is not None:
             yield from read.files
 
 
-def _small(files: Iterable[DataFile]) -> int:
-    """Counts the small files a compaction would join with another: all of a file number's, unless it has only one."""
+def _count_small(files: Iterable[DataFile]) -> int:
+    """Counts the small files that a compaction would join with another file of the same number."""
     sizes: dict[int, list[bool]] = {}
     for file in files:
         sizes.setdefault(file.number, []).append(file.length < SMALL_FILE)
@@ -153,14 +154,14 @@ class Major(Decision):
 
 
 class CleanOnly(Decision):
-    """No merge, only obsolete directories to remove; the request (major, as in Hive) goes straight to READY."""
+    """Only obsolete directories to remove; the request (major, as in Hive) goes straight to cleaning."""
 
     __slots__ = ()
     type: ClassVar[CompactionType | None] = CompactionType.MAJOR
 
 
 class AbortCleanup(Decision):
-    """Abort clean-up: remove what aborted transactions wrote."""
+    """Abort clean-up: remove the files of aborted transactions."""
 
     __slots__ = ()
     type: ClassVar[CompactionType | None] = CompactionType.ABORT_CLEANUP
@@ -178,7 +179,7 @@ def decide(facts: Facts, settings: Settings) -> Decision:
     Raises:
         BadSetting: the value of a threshold cannot be parsed.
     """
-    numbers = _numbers(facts, settings)
+    numbers = _list_numbers(facts, settings)
     if facts.unparsable:
         return NotNeeded(
             because=f"{describe_unparsable(facts.unparsable)}; nothing is decided while it is there",
@@ -186,19 +187,19 @@ def decide(facts: Facts, settings: Settings) -> Decision:
             flips=("find out who wrote it and move it out of the table",),
         )
     by_cleaner = settings.boolean(_BY_CLEANER)
-    chosen = None if by_cleaner else _by_aborts(facts, settings, numbers)
-    chosen = chosen or _by_size(facts, settings, numbers) or _by_number(facts, settings, numbers)
-    chosen = chosen or _by_readers(facts, settings, numbers)
+    chosen = None if by_cleaner else _decide_by_aborts(facts, settings, numbers)
+    chosen = chosen or _decide_by_size(facts, settings, numbers) or _decide_by_number(facts, settings, numbers)
+    chosen = chosen or _decide_by_readers(facts, settings, numbers)
     if chosen is not None:
-        chosen = _worth_it(chosen, facts)
+        chosen = _check_worth(chosen, facts)
     if by_cleaner and (chosen is None or isinstance(chosen, NotNeeded)):
-        chosen = _abort_cleanup(facts, settings, numbers) or chosen
+        chosen = _decide_abort_cleanup(facts, settings, numbers) or chosen
     return chosen or NotNeeded(
-        because=_below_thresholds(facts, settings), numbers=numbers, flips=_flips(facts, settings)
+        because=_describe_calm(facts, settings), numbers=numbers, flips=_list_flips(facts, settings)
     )
 
 
-def _numbers(facts: Facts, settings: Settings) -> Mapping[str, int | float]:
+def _list_numbers(facts: Facts, settings: Settings) -> Mapping[str, int | float]:
     numbers: dict[str, int | float] = {
         "base_bytes": facts.base_bytes,
         "delta_bytes": facts.delta_bytes,
@@ -219,39 +220,39 @@ def _numbers(facts: Facts, settings: Settings) -> Mapping[str, int | float]:
     return MappingProxyType(numbers)
 
 
-def _many_aborts(facts: Facts, settings: Settings) -> str | None:
+def _describe_many_aborts(facts: Facts, settings: Settings) -> str | None:
     limit = settings.integer(_ABORTS)
     return f"{facts.aborts} aborted transactions > {limit} ({_ABORTS})" if facts.aborts > limit else None
 
 
-def _old_abort(facts: Facts, settings: Settings) -> str | None:
+def _describe_old_abort(facts: Facts, settings: Settings) -> str | None:
     age, limit = facts.oldest_abort_age_ms, settings.milliseconds(_AGE)
     if age is None or limit < 0 or age <= limit:
         return None
-    return f"oldest aborted transaction is {_duration(age)} old > {_duration(limit)} ({_AGE})"
+    return f"oldest aborted transaction is {_format_duration(age)} old > {_format_duration(limit)} ({_AGE})"
 
 
-def _by_aborts(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
-    if many := _many_aborts(facts, settings):
+def _decide_by_aborts(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+    if many := _describe_many_aborts(facts, settings):
         return Major(because=many, numbers=numbers, flips=(f"{_ABORTS} of {facts.aborts} or more",))
-    if old := _old_abort(facts, settings):
+    if old := _describe_old_abort(facts, settings):
         return Minor(because=old, numbers=numbers, flips=(f"a larger {_AGE}, or a negative one to turn it off",))
     return None
 
 
-def _abort_cleanup(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
-    because = _many_aborts(facts, settings) or _old_abort(facts, settings)
+def _decide_abort_cleanup(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+    because = _describe_many_aborts(facts, settings) or _describe_old_abort(facts, settings)
     if because is None:
         return None
     return AbortCleanup(because=because, numbers=numbers, flips=(f"larger {_ABORTS} and {_AGE}",))
 
 
-def _no_base(facts: Facts) -> bool:
+def _has_no_base(facts: Facts) -> bool:
     return facts.base_bytes == 0 and facts.delta_bytes > 0
 
 
-def _by_size(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
-    if _no_base(facts):
+def _decide_by_size(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+    if _has_no_base(facts):
         return None
     limit = settings.ratio(_PCT)
     ratio = facts.delta_bytes / facts.base_bytes if facts.base_bytes else 0.0
@@ -267,13 +268,13 @@ def _by_size(facts: Facts, settings: Settings, numbers: Mapping[str, int | float
     return None
 
 
-def _by_number(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+def _decide_by_number(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
     limit = settings.integer(_NUM)
     if facts.deltas <= limit:
         return None
     because = f"{facts.deltas} deltas > {limit} ({_NUM})"
     flips = (f"{_NUM} of {facts.deltas} or more",)
-    if _no_base(facts):
+    if _has_no_base(facts):
         return Major(because=f"{because}, and no base", numbers=numbers, flips=flips)
     if not facts.minor_supported:
         what = "an insert-only table" if facts.is_insert_only else "these files"
@@ -281,8 +282,8 @@ def _by_number(facts: Facts, settings: Settings, numbers: Mapping[str, int | flo
     return Minor(because=because, numbers=numbers, flips=flips)
 
 
-def _by_readers(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
-    """Returns what gives delete events names that Trino looks for: until then it shows deleted rows."""
+def _decide_by_readers(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+    """Decides on a compaction that gives delete events names that Trino reads; until then it shows deleted rows."""
     count, readers = facts.numbered_attempts, settings.text(_READERS)
     if not count or readers not in _TRINOS:
         return None
@@ -292,10 +293,10 @@ def _by_readers(facts: Facts, settings: Settings, numbers: Mapping[str, int | fl
     return kind(because=because, numbers=numbers, flips=(f"{_READERS} = any",))
 
 
-def _worth_it(chosen: Decision, facts: Facts) -> Decision:
+def _check_worth(chosen: Decision, facts: Facts) -> Decision:
     """Returns ``chosen``, unless a worker would find nothing to merge; Hive repeats such a request in every cycle."""
     assert chosen.type is not None
-    shortage = _shortage(
+    shortage = _find_shortage(
         chosen.type,
         deltas=facts.deltas,
         delete_deltas=facts.delete_deltas,
@@ -315,29 +316,29 @@ def _worth_it(chosen: Decision, facts: Facts) -> Decision:
     return NotNeeded(because=f"{chosen.because}, but {shortage}", numbers=chosen.numbers, flips=("another delta",))
 
 
-def _below_thresholds(facts: Facts, settings: Settings) -> str:
+def _describe_calm(facts: Facts, settings: Settings) -> str:
     if facts.deltas == 0:
-        return f"there are no deltas to merge{_and_waiting(facts.waiting)}"
+        return f"there are no deltas to merge{_describe_waiting(facts.waiting)}"
     parts = [f"{facts.deltas} deltas <= {settings.integer(_NUM)} ({_NUM})"]
-    if not _no_base(facts) and facts.base_bytes:
+    if not _has_no_base(facts) and facts.base_bytes:
         ratio = facts.delta_bytes / facts.base_bytes
         parts.append(f"deltas are {ratio:.3g} of the base <= {settings.ratio(_PCT):g} ({_PCT})")
-    return ", ".join(parts) + _and_waiting(facts.waiting)
+    return ", ".join(parts) + _describe_waiting(facts.waiting)
 
 
-def _and_waiting(number: int) -> str:
+def _describe_waiting(number: int) -> str:
     if number == 0:
         return ""
     what = "directory waits" if number == 1 else "directories wait"
     return f"; {number} {what} for an open transaction to end (compactor show transactions)"
 
 
-def _flips(facts: Facts, settings: Settings) -> tuple[str, ...]:
+def _list_flips(facts: Facts, settings: Settings) -> tuple[str, ...]:
     limit = settings.integer(_NUM)
     flips = [f"more than {limit} deltas (now {facts.deltas})"]
     if facts.base_bytes:
-        wanted = settings.ratio(_PCT) * facts.base_bytes
-        flips.append(f"more than {wanted:.0f} bytes in deltas (now {facts.delta_bytes})")
+        limit_bytes = settings.ratio(_PCT) * facts.base_bytes
+        flips.append(f"more than {limit_bytes:.0f} bytes in deltas (now {facts.delta_bytes})")
     flips.append(f"more than {settings.integer(_ABORTS)} aborted transactions (now {facts.aborts})")
     return tuple(flips)
 
@@ -349,16 +350,16 @@ class Enough:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingToDo:
-    """The answer that it has nothing to merge. With ``obsolete`` the request goes on to cleaning, else it is refused."""
+    """The answer that it has nothing to merge. With ``obsolete`` the request goes to cleaning, otherwise it is refused."""
 
     because: str
     obsolete: bool
 
 
-def enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingToDo:
-    """Tells whether a worker has something to merge (Hive's ``isEnoughToCompact``), regardless of thresholds."""
+def check_enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingToDo:
+    """Checks whether a worker has something to merge (Hive's ``isEnoughToCompact``), regardless of thresholds."""
     deltas = directory.compactable()
-    shortage = _shortage(
+    shortage = _find_shortage(
         type,
         deltas=len(deltas),
         delete_deltas=sum(delta.delta.kind is DeltaKind.DELETE for delta in deltas),
@@ -372,7 +373,7 @@ def enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingTo
     return NothingToDo(because=shortage, obsolete=bool(directory.obsolete or directory.aborted))
 
 
-def _shortage(
+def _find_shortage(
     type: CompactionType,
     *,
     deltas: int,
@@ -392,19 +393,19 @@ def _shortage(
             if originals > 0 or deltas + has_base > 1:
                 return None
             if deltas + has_base == 0:
-                found = "nothing may be merged yet" if waiting else "the directory is empty"
+                reason = "nothing may be merged yet" if waiting else "the directory is empty"
             else:
-                found = (
+                reason = (
                     "a base alone is a major compaction's result" if has_base else "one delta alone merges with nothing"
                 )
-            return found + _and_waiting(waiting)
+            return reason + _describe_waiting(waiting)
         case CompactionType.MINOR:
             if numbered_attempts:  # their files get other names, even if nothing is merged
                 return None
             if deltas < 2:
-                return f"a minor compaction needs two deltas, found {deltas}{_and_waiting(waiting)}"
+                return f"a minor compaction needs two deltas, found {deltas}{_describe_waiting(waiting)}"
             if deltas == 2 and delete_deltas == 1:
-                return f"one delta and one delete delta are a minor compaction's result{_and_waiting(waiting)}"
+                return f"one delta and one delete delta are a minor compaction's result{_describe_waiting(waiting)}"
             return None
 
 
@@ -415,7 +416,7 @@ def _is_base(name: str) -> bool:
         return False
 
 
-def _duration(milliseconds: int) -> str:
+def _format_duration(milliseconds: int) -> str:
     """Formats a duration as ``90 s`` or ``12 h``, in the largest unit that needs at most one decimal."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if milliseconds >= 2 * size:

@@ -1,7 +1,7 @@
-"""When a decision of an earlier pass still stands: all that it was based on is as it was, but for the files themselves.
+"""Reuses a decision of an earlier pass if none of its recorded inputs has changed (files are not looked at).
 
-Files change by writes, compactions, cleaning and aborts, each of which leaves other rows in the metastore. What leaves none
-(somebody's hands, a lost mount) is found by the next full look. Decisions that stand may be old; a worker decides again.
+Writes, compactions, cleaning and aborts change files, and each also changes rows of the metastore. The next full look finds
+changes that leave no row, such as manual ones or a lost mount. A reused decision may be old; a worker decides again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _DUE = frozenset(name for name, kind in _DECISIONS.items() if kind.type is not N
 class Lasts(enum.Enum):
     """For how long a decision stands."""
 
-    NOT = "the next pass decides anew: time, or something that leaves no row, may change it"
+    NOT = "the next pass decides again: time, or something that leaves no row, may change it"
     WHILE_OPEN = "until the table's open and aborted write IDs change: directories wait for open transactions"
-    WHILE_UNCHANGED = "until something changes that is recorded of the entity itself"
+    WHILE_UNCHANGED = "until a recorded input of the entity itself changes"
 
 
 class Basis(NamedTuple):
-    """The digests of what a decision was based on. ``open`` is None if it does not depend on open transactions."""
+    """The digests of a decision's inputs. ``open`` is None if it does not depend on open transactions."""
 
     digest: str
     open: str | None
@@ -50,14 +50,14 @@ class StoredDecision(NamedTuple):
 
     @property
     def is_due(self) -> bool:
-        """True if the decision asks for something."""
+        """True if the decision leads to a request."""
         return self.outcome in _DUE
 
-    def stands(self, digest: str, newest_txn: TxnId, looked_after: int) -> bool:
-        """Returns true if the decision stands, if the open write IDs are as they were, too.
+    def still_holds(self, digest: str, newest_txn: TxnId, looked_after: int) -> bool:
+        """Returns true if the decision still holds, provided that the open write IDs have not changed.
 
         Args:
-            looked_after: decisions made before it end (epoch ms): a full look is due.
+            looked_after: decisions made before this time (epoch ms) no longer hold: a full look is due.
         """
         return self.digest == digest and self.newest_txn <= newest_txn and self.at > looked_after
 
@@ -65,7 +65,7 @@ class StoredDecision(NamedTuple):
 class Writes(NamedTuple):
     """The rows of COMPLETED_TXN_COMPONENTS of one entity: their number, and the sum of their transactions.
 
-    A commit adds one, a cleaner takes away those that a compaction has merged.
+    A commit adds a row; a cleaner removes those that a compaction has merged.
     """
 
     rows: int = 0
@@ -78,7 +78,7 @@ class Writes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableInputs:
-    """All of a table that decisions about its entities are based on."""
+    """The inputs that a table contributes to decisions about its entities."""
 
     release: str  #: ours, and the schema's
     id: int
@@ -86,12 +86,12 @@ class TableInputs:
     is_insert_only: bool
     is_partitioned: bool
     settings: str  #: a digest of the effective ones, off-peak hours and overrides included
-    verdict: str  #: of ``verdict_text`` on an ordinary partition: properties of table and database
+    verdict: str  #: of ``describe_verdict`` on an ordinary partition; depends on properties of table and database
     unnamed_aborts: tuple[int, ...]  #: aborted dynamic-partition writes, which may be in any partition
 
 
-class Moving(NamedTuple):
-    """The inputs that only few entities have. ``verdict`` has the effect that time has on it, so time itself is no input."""
+class EntityInputs(NamedTuple):
+    """The inputs that only few entities have. Time is not an input: its effect is in ``verdict``."""
 
     verdict: str
     queued: Sequence[tuple[int, str]] = ()  #: id and state of each row of the queue
@@ -106,39 +106,43 @@ class Digests:
         inputs = tuple(getattr(table, field.name) for field in fields(table))
         self._table = hashlib.blake2b(repr(inputs).encode(), digest_size=_SIZE)
 
-    def of(self, writes: Writes, place: tuple[int, str] | None, ended: int, moving: Moving | None = None) -> str:
+    def for_entity(
+        self, writes: Writes, place: tuple[int, str] | None, ended: int, extra: EntityInputs | None = None
+    ) -> str:
         """Returns the digest of one entity.
 
         Args:
-            place: PART_ID and location; None for a table without partitions, or a partition that is not there.
+            place: PART_ID and location; None for an unpartitioned table, or a partition that does not exist.
             ended: the newest row in the history, 0 if there is none: a compaction changes directories.
         """
         digest = self._table.copy()
-        rest = "" if moving is None else repr(tuple(moving))
-        where = "" if place is None else f"{place[0]} {place[1]}"  # the location comes last: it may hold anything
+        rest = "" if extra is None else repr(tuple(extra))
+        where = (
+            "" if place is None else f"{place[0]} {place[1]}"
+        )  # the location comes last, since it may contain any character
         digest.update(f"{writes.rows} {writes.total} {ended} {rest} {where}".encode(errors="surrogatepass"))
         return digest.hexdigest()
 
 
-def decision_of(outcome: str, because: str, flips: tuple[str, ...]) -> Decision | None:
-    """Returns a decision as it was stored, without its numbers; None if ``outcome`` is no decision's."""
+def restore_decision(outcome: str, because: str, flips: tuple[str, ...]) -> Decision | None:
+    """Restores a stored decision, without its numbers; None if ``outcome`` is not that of a decision."""
     kind = _DECISIONS.get(outcome)
     return None if kind is None else kind(because=because, flips=flips)
 
 
-def verdict_text(verdict: Eligible | Skipped) -> str:
+def describe_verdict(verdict: Eligible | Skipped) -> str:
     """Returns the verdict as an input of a digest."""
     if isinstance(verdict, Eligible):
         return "eligible"
     return f"{'record' if verdict.record else 'skip'}: {verdict.because}"
 
 
-def queued_states(entries: Sequence[Entry]) -> list[tuple[int, str]]:
+def list_queued_states(entries: Sequence[Entry]) -> list[tuple[int, str]]:
     """Returns the rows of the queue as an input of a digest."""
     return [(entry.id, entry.state.value) for entry in entries]
 
 
-def open_digest(write_ids: ValidWriteIdList) -> str:
-    """Returns the digest of what a table's open and aborted transactions are."""
+def digest_open_ids(write_ids: ValidWriteIdList) -> str:
+    """Returns the digest of a table's open and aborted write IDs."""
     inputs = (write_ids.high_watermark, sorted(write_ids.open), sorted(write_ids.aborted))
     return hashlib.blake2b(repr(inputs).encode(), digest_size=_SIZE).hexdigest()

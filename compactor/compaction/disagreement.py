@@ -1,4 +1,4 @@
-"""Numbers in directory names that the metastore cannot have allocated (PROTOCOL 11.3).
+"""Finds numbers in directory names that the metastore cannot have allocated (PROTOCOL 11.3).
 
 They appear after a metastore was restored from a backup, after a standby without the last seconds was promoted, and where
 files were copied from elsewhere. Such a directory may be the only copy of rows that the metastore knows nothing about.
@@ -20,7 +20,8 @@ class Numbers:
     """The numbers that the metastore has allocated, read after the directory was listed.
 
     ``next_write_id`` is the table's NEXT_WRITE_ID. ``compactions`` maps each transaction with a row in TXNS to true if it is
-    a compaction. ``own`` is a transaction that was opened just now, and so has named nothing. ``has_visibility`` is false on
+    a compaction. ``own`` is a transaction that was opened just now: no directory can have its number. ``has_visibility`` is
+    false on
     Hive 3.1, where a number in a name is not this metastore's; other rules refuse such a name.
     """
 
@@ -32,12 +33,12 @@ class Numbers:
 
 
 class DoubtKind(enum.Enum):
-    """The reason why a directory is in doubt: but for the last one, a number that the metastore cannot have allocated."""
+    """Why a directory is in doubt. All but the last are numbers that the metastore cannot have allocated."""
 
     WRITE_ID = "write ID never allocated"
     NEVER_OPENED = "transaction never opened"
     OPENED_JUST_NOW = "transaction opened just now"
-    NOT_A_COMPACTION = "transaction that is no compaction"
+    NOT_A_COMPACTION = "transaction that is not a compaction"
     ONLY_COPY = "output that did not commit and may be the only copy"
 
 
@@ -51,7 +52,7 @@ class DirectoryDoubt:
     because: str
 
 
-def doubts(names: Iterable[str], numbers: Numbers) -> Iterator[DirectoryDoubt]:
+def find_doubts(names: Iterable[str], numbers: Numbers) -> Iterator[DirectoryDoubt]:
     """Yields a doubt for each number in ``names`` that the metastore cannot have allocated, by name.
 
     Names that are not those of a base or delta are ignored.
@@ -67,7 +68,7 @@ def must_agree(location: str, names: Iterable[str], numbers: Numbers) -> None:
     Raises:
         Disagreement: it cannot have allocated one.
     """
-    for doubt in doubts(names, numbers):
+    for doubt in find_doubts(names, numbers):
         raise Disagreement(
             f"{location}/{doubt.name}: {doubt.because}; either the metastore is older than the files (restored from a "
             "backup, or a standby without its last commits) or they were copied from elsewhere. Nothing was changed; stop "
@@ -87,7 +88,7 @@ def _doubts_about(name: str, acid: Base | Delta, numbers: Numbers) -> Iterator[D
         because = f"transaction {txn} was never opened (the newest is {numbers.newest})"
         yield DirectoryDoubt(name=name, kind=DoubtKind.NEVER_OPENED, number=txn, because=because)
     elif txn == numbers.own:
-        because = f"transaction {txn} was opened just now, by whoever has found this name"
+        because = f"transaction {txn} was opened just now, by the process that found this name"
         yield DirectoryDoubt(name=name, kind=DoubtKind.OPENED_JUST_NOW, number=txn, because=because)
     elif numbers.compactions.get(txn) is False:
         because = f"transaction {txn} is not a compaction"

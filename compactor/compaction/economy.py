@@ -1,6 +1,6 @@
-"""Chooses which of the compactions that are due are requested now, by benefit for cost and within a budget. Pure.
+"""Chooses which due compactions are requested now, by benefit for cost and within a budget. Pure.
 
-Only what is over one of the initiator's thresholds is ever a candidate; the order and the budget change when, not whether.
+Only a compaction above one of the initiator's thresholds is due. Order and budget change when it runs, not whether.
 """
 
 from __future__ import annotations
@@ -16,40 +16,42 @@ from compactor.settings.precedence import Settings
 
 ORDER, BUDGET = "compactor.order", "compactor.budget"
 HOUR_MS = 3_600_000
-OPENING_S = 0.01  #: that a reader takes to list and open a directory, near enough for an order
-DELETES_A_SECOND = 50e6  #: bytes of delete events that a reader applies in a second, likewise
-_CORE_SECONDS_A_RUN, _BYTES_A_CORE_SECOND = 0.05, 200e6  #: what a run takes for itself and for bytes, until runs tell
+OPENING_S = 0.01  #: to list and open a directory, roughly; good enough for an order
+DELETES_A_SECOND = 50e6  #: bytes of delete events that a reader applies in a second, roughly
+_CORE_SECONDS_A_RUN, _BYTES_A_CORE_SECOND = 0.05, 200e6  #: the cost of a run until measured ones exist
 _KEY = TypeVar("_KEY")
 
 
 class Order(enum.Enum):
     """The order in which compactions that are due are requested."""
 
-    THRESHOLDS = "thresholds"  #: as they are found
-    BENEFIT = "benefit"  #: what saves readers the most for its cost first
+    THRESHOLDS = "thresholds"  #: in the order in which they are found
+    BENEFIT = "benefit"  #: those that save readers most for their cost first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """The order, and the core-seconds that the requests of an hour may be expected to take (None: no bound)."""
+    """The order, and the bound on the expected core-seconds of an hour's requests (None: no bound)."""
 
     order: Order = Order.THRESHOLDS
     budget: int | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> Policy:
+    def from_settings(cls, settings: Settings) -> Policy:
         return cls(order=Order(settings.text(ORDER)), budget=settings.integer(BUDGET) or None)
 
     @property
     def chooses(self) -> bool:
-        """True if candidates have to be compared at all."""
+        """True if candidates have to be compared."""
         return self.budget is not None or self.order is Order.BENEFIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish(Generic[_KEY]):
-    """A compaction that is due: the seconds that it saves the readers of a day, and the core-seconds that it is expected to
-    take. ``key`` says which it is."""
+    """A compaction that is due, identified by ``key``.
+
+    ``benefit`` is the seconds that it saves the readers of a day, ``cost`` the core-seconds that it is expected to take.
+    """
 
     key: _KEY
     benefit: float
@@ -62,21 +64,26 @@ class Wish(Generic[_KEY]):
 
 
 def benefit(kind: CompactionType, *, deltas: int, delete_bytes: int, reads: float = 1.0) -> float:
-    """Returns the seconds that a compaction saves ``reads`` of the table or partition: directories that need not be listed
-    and opened, and delete events that need not be applied. A minor one leaves a delta and the events."""
+    """Returns the seconds that a compaction saves ``reads`` reads of the table or partition.
+
+    Readers have fewer directories to list and open, and fewer delete events to apply. A minor compaction leaves one delta
+    and all delete events.
+    """
     is_major = kind is not CompactionType.MINOR
     removed = deltas if is_major else max(0, deltas - 1)
     return reads * (removed * OPENING_S + (delete_bytes / DELETES_A_SECOND if is_major else 0.0))
 
 
 def plain_cost(bytes_read: int) -> float:
-    """Returns the core-seconds of a compaction where no run says what one takes."""
+    """Returns the core-seconds of a compaction where no measured run exists."""
     return _CORE_SECONDS_A_RUN + bytes_read / _BYTES_A_CORE_SECOND
 
 
 class Purse:
-    """The rest of the budget of the last hour. ``spent`` are times (epoch ms) and expected core-seconds of earlier
-    requests, oldest first."""
+    """The remaining budget of the last hour.
+
+    ``spent`` are the times (epoch ms) and expected core-seconds of earlier requests, oldest first.
+    """
 
     def __init__(self, budget: int | None, spent: Iterable[tuple[int, float]] = ()) -> None:
         self._budget = budget
@@ -84,8 +91,11 @@ class Purse:
         self._sum = sum(cost for _, cost in self._spent)
 
     def is_open(self, now: int) -> bool:
-        """Returns true if something may be spent at ``now``. The last one may cost more than is left: it is paid for by
-        later ones, and so even what costs more than the budget of an hour has its turn."""
+        """Returns true if something may be spent at ``now``.
+
+        The last request may cost more than what remains, and later ones then wait. So a compaction that costs more than the
+        budget of an hour also gets its turn.
+        """
         while self._spent and self._spent[0][0] <= now - HOUR_MS:
             self._sum -= self._spent.popleft()[1]
         return self._budget is None or self._sum < self._budget
@@ -99,12 +109,12 @@ class Purse:
 def choose(
     wishes: Sequence[Wish[_KEY]], order: Order, purse: Purse, now: int
 ) -> tuple[list[Wish[_KEY]], list[Wish[_KEY]]]:
-    """Returns those that are requested at ``now``, in their order, and those that wait; the former are paid for."""
-    ranked = sorted(wishes, key=lambda one: -one.worth) if order is Order.BENEFIT else list(wishes)
+    """Splits ``wishes`` into those to request at ``now``, in order, and those that wait. Pays for the former."""
+    ranked = sorted(wishes, key=lambda wish: -wish.worth) if order is Order.BENEFIT else list(wishes)
     chosen: list[Wish[_KEY]] = []
-    for one in ranked:
+    for wish in ranked:
         if not purse.is_open(now):
             break
-        purse.pay(now, one.cost)
-        chosen.append(one)
+        purse.pay(now, wish.cost)
+        chosen.append(wish)
     return chosen, ranked[len(chosen) :]

@@ -54,26 +54,29 @@ class Eligible:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """The answer that it is not. ``record`` asks for a 'did not initiate' row, once for each run of failures."""
+    """The answer that a candidate is not looked at.
+
+    ``record`` asks for a row 'did not initiate', one for each run of failures.
+    """
 
     because: str
     record: bool = False
 
 
-def eligible(candidate: Candidate, settings: Settings, now_ms: int) -> Eligible | Skipped:
-    """Tells whether the initiator looks at ``candidate``.
+def check_eligibility(candidate: Candidate, settings: Settings, now_ms: int) -> Eligible | Skipped:
+    """Decides whether the initiator looks at ``candidate``.
 
     ``settings`` include the table's own; ``now_ms`` is the database's clock.
     """
     skipped = (
-        _replicated(candidate.database_parameters, "database")
-        or _queued(candidate)
-        or _failed_too_often(candidate, settings, now_ms)
-        or _not_there(candidate)
-        or _replicated(candidate.table_parameters, "table")
-        or _switched_off(candidate)
-        or _paused(settings)
-        or _not_compacted(candidate, settings)
+        _check_replication(candidate.database_parameters, "database")
+        or _check_queued(candidate)
+        or _check_failures(candidate, settings, now_ms)
+        or _check_existence(candidate)
+        or _check_replication(candidate.table_parameters, "table")
+        or _check_switch(candidate)
+        or _check_paused(settings)
+        or _check_kind(candidate, settings)
     )
     return skipped or Eligible(observing=settings.mode == "observe")
 
@@ -96,23 +99,23 @@ def no_cleanup(table_parameters: Mapping[str, str], partition_parameters: Mappin
     return "partition" if _flag(partition_parameters, "no_cleanup") else None
 
 
-def failures_in_a_row(history: Iterable[Entry], threshold: int) -> Sequence[Entry]:
-    """Returns the newest ``threshold`` succeeded or failed rows, newest first, if all of them failed; else nothing."""
+def consecutive_failures(history: Iterable[Entry], threshold: int) -> Sequence[Entry]:
+    """Returns the newest ``threshold`` succeeded or failed rows, newest first, if all of them failed; otherwise nothing."""
     ended = sorted((e for e in history if e.state in (State.SUCCEEDED, State.FAILED)), key=lambda e: -e.id)
     newest = ended[:threshold]
     return newest if len(newest) == threshold and all(e.state is State.FAILED for e in newest) else ()
 
 
-def order(entities: Iterable[Entity], after: Entity | None = None) -> tuple[Entity, ...]:
+def order_entities(entities: Iterable[Entity], after: Entity | None = None) -> tuple[Entity, ...]:
     """Returns all entities in one total order, starting after ``after`` and wrapping round, so that none starves."""
-    ordered = sorted(set(entities), key=position)
+    ordered = sorted(set(entities), key=sort_key)
     if after is None:
         return tuple(ordered)
-    split = sum(position(entity) <= position(after) for entity in ordered)
+    split = sum(sort_key(entity) <= sort_key(after) for entity in ordered)
     return (*ordered[split:], *ordered[:split])
 
 
-def position(entity: Entity) -> tuple[str, str, str]:
+def sort_key(entity: Entity) -> tuple[str, str, str]:
     """Returns an entity's sort key; a table as a whole comes before its partitions."""
     return (entity.database, entity.table, entity.partition or "")
 
@@ -124,22 +127,22 @@ def _flag(parameters: Mapping[str, str], name: str) -> bool | None:
     return None
 
 
-def _replicated(parameters: Mapping[str, str], what: str) -> Skipped | None:
+def _check_replication(parameters: Mapping[str, str], what: str) -> Skipped | None:
     if not _flag(parameters, _FIRST_INCREMENT):
         return None
     return Skipped(because=f"the {what} waits for its first incremental replication ({_FIRST_INCREMENT})")
 
 
-def _queued(candidate: Candidate) -> Skipped | None:
+def _check_queued(candidate: Candidate) -> Skipped | None:
     for entry in candidate.queued:
         if entry.state in _ON:
             return Skipped(because=f"compaction {entry.id} of it is already {entry.state.label}")
     return None
 
 
-def _failed_too_often(candidate: Candidate, settings: Settings, now_ms: int) -> Skipped | None:
+def _check_failures(candidate: Candidate, settings: Settings, now_ms: int) -> Skipped | None:
     threshold, retry = settings.integer(_THRESHOLD), settings.milliseconds(_RETRY)
-    failures = failures_in_a_row(candidate.history, threshold) if threshold > 0 else ()
+    failures = consecutive_failures(candidate.history, threshold) if threshold > 0 else ()
     if not failures:
         return None
     latest = max(e.enqueue_time or e.start or 0 for e in failures)
@@ -147,7 +150,7 @@ def _failed_too_often(candidate: Candidate, settings: Settings, now_ms: int) -> 
         return None
     newest = failures[0].id
     known = any(e.state is State.DID_NOT_INITIATE and e.id > newest for e in candidate.history)
-    until = f"until {utc_text(latest + retry)}" if retry > 0 else "until somebody requests one by hand"
+    until = f"until {utc_text(latest + retry)}" if retry > 0 else "until a user requests one"
     return Skipped(
         because=f"the last {threshold} compactions failed ({_THRESHOLD}), the newest is {newest}; none is initiated "
         f"{until}",
@@ -155,24 +158,24 @@ def _failed_too_often(candidate: Candidate, settings: Settings, now_ms: int) -> 
     )
 
 
-def _not_there(candidate: Candidate) -> Skipped | None:
+def _check_existence(candidate: Candidate) -> Skipped | None:
     if not candidate.exists:
         return Skipped(because=f"{candidate.entity} is not in the metastore (dropped or temporary)")
     return Skipped(because=candidate.never) if candidate.never is not None else None
 
 
-def _switched_off(candidate: Candidate) -> Skipped | None:
+def _check_switch(candidate: Candidate) -> Skipped | None:
     where = no_auto_compaction(candidate.table_parameters, candidate.database_parameters)
     return Skipped(because=f"no_auto_compaction of the {where} is true") if where else None
 
 
-def _paused(settings: Settings) -> Skipped | None:
+def _check_paused(settings: Settings) -> Skipped | None:
     if not settings.boolean("compactor.paused"):
         return None
     return Skipped(because=f"compactor.paused is true (from {settings.source('compactor.paused')})")
 
 
-def _not_compacted(candidate: Candidate, settings: Settings) -> Skipped | None:
+def _check_kind(candidate: Candidate, settings: Settings) -> Skipped | None:
     if candidate.is_insert_only and not settings.boolean("hive.compactor.compact.insert.only"):
         return Skipped(because="the table is insert-only and hive.compactor.compact.insert.only is false")
     if candidate.is_partitioned and candidate.entity.partition is None and not candidate.has_old_abort:

@@ -71,5 +71,5 @@ class Entry:
 
     @property
     def can_be_requested_again(self) -> bool:
-        """True if it ended badly, and is a compaction that a person may ask for."""
+        """True if it ended badly and a user may request it."""
         return self.state in ENDED_BADLY and self.type is not CompactionType.ABORT_CLEANUP

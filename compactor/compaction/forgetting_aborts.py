@@ -1,4 +1,4 @@
-"""Decides when an aborted transaction may be forgotten (PROTOCOL 8): once nothing of it is in storage after a grace time.
+"""Decides when an aborted transaction may be forgotten: after a grace time without files of it (PROTOCOL 8).
 
 Once forgotten, an aborted write ID counts as committed: the ``base_N`` of an aborted TRUNCATE would empty its table
 [seen].
@@ -16,20 +16,21 @@ from compactor.settings.precedence import Settings
 
 
 def write_ids_below(tree: Tree, write_ids: Collection[WriteId]) -> dict[WriteId, str]:
-    """Returns those of ``write_ids`` that any directory in ``tree`` may hold, hidden or not, each with its path.
+    """Maps each of ``write_ids`` that a directory in ``tree`` may hold, hidden or not, to its path.
 
-    A dynamic-partition INSERT that died before its partitions were registered left its deltas in directories that are
-    nobody's yet. Once another INSERT registers them, a forgotten write ID would be visible for ever (PROTOCOL 11.11).
+    A dynamic-partition INSERT that died before its partitions were registered left its deltas in directories that belong
+    to no partition yet. Once another INSERT registers them, a forgotten write ID would be visible for ever (PROTOCOL
+    11.11).
     """
     ordered = sorted(write_ids)
-    held: dict[WriteId, str] = {}
+    paths: dict[WriteId, str] = {}
     for path in tree.directories:
-        held.update(dict.fromkeys(_written_by(final_name(path), ordered), path))
-    return held
+        paths.update(dict.fromkeys(_written_by(final_name(path), ordered), path))
+    return paths
 
 
 def _written_by(name: str, ordered: Sequence[WriteId]) -> Sequence[WriteId]:
-    """Returns those write IDs that the directory ``name`` may hold.
+    """Returns the write IDs that the directory ``name`` may hold.
 
     A compaction's output (``_v``) spans aborted write IDs without holding their rows.
     """
@@ -43,8 +44,8 @@ def _written_by(name: str, ordered: Sequence[WriteId]) -> Sequence[WriteId]:
     return ordered[bisect_left(ordered, low) : bisect_right(ordered, high)]
 
 
-def reaching(names: Iterable[str], write_id: WriteId, upto: WriteId | None = None) -> str | None:
-    """Returns the name of a directory that a write ID allocated just now cannot have made, None where there is none.
+def find_reaching_directory(names: Iterable[str], write_id: WriteId, upto: WriteId | None = None) -> str | None:
+    """Returns a directory that already reaches a write ID which was allocated just now; None without one.
 
     A base or delta that holds the write ID, or a compaction's output that hides it: no compaction reaches an open write
     ID (PROTOCOL 1.2). Deltas of larger write IDs are other writers'.
@@ -65,14 +66,14 @@ def reaching(names: Iterable[str], write_id: WriteId, upto: WriteId | None = Non
     return None
 
 
-def holding(names: Iterable[str], write_ids: Collection[WriteId]) -> frozenset[str]:
-    """Returns those of ``names`` that may hold one of ``write_ids``."""
+def filter_holding(names: Iterable[str], write_ids: Collection[WriteId]) -> frozenset[str]:
+    """Returns the names that may hold one of ``write_ids``."""
     ordered = sorted(write_ids)
     return frozenset(name for name in names if _written_by(name, ordered))
 
 
-def past_grace(seen: Mapping[TxnId, int], now_ms: int, settings: Settings) -> frozenset[TxnId]:
-    """Returns the aborted transactions that were first seen so long ago that what they wrote may go.
+def filter_past_grace(seen: Mapping[TxnId, int], now_ms: int, settings: Settings) -> frozenset[TxnId]:
+    """Returns the aborted transactions first seen so long ago that their files may be removed.
 
     TXNS has no time of abort. A zombie task of the transaction may write for a while after it, and a restored metastore may
     call an INSERT aborted that had committed (``compactor.forget.grace``).

@@ -1,4 +1,4 @@
-"""The health of a table or partition: figures of what a reader has to merge, summed up in a number from 0 to 100."""
+"""The health of a table or partition: a number from 0 to 100 for the work that its readers have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DELETES_AT = 0.1  #: share of the bytes in delete deltas at which all of their 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """The directories and files a reader merges and opens; sizes in bytes.
+    """The directories and files that a reader merges and opens; sizes in bytes.
 
     ``small_files`` are those below ``SMALL_FILE`` that could be joined with another; ``aborts`` are aborted
     transactions that are not forgotten yet.
@@ -31,16 +31,16 @@ class Condition:
     health: int = 100
 
     @classmethod
-    def of(cls, numbers: Mapping[str, object]) -> Condition | None:
+    def from_numbers(cls, numbers: Mapping[str, object]) -> Condition | None:
         """Builds the condition from a decision's numbers and thresholds; None if the directory was not listed."""
         if "files" not in numbers:
             return None
-        found = {name: _integer(numbers, name) for name in cls.__slots__ if name != "health"}
-        return cls(**found, health=_health(cls(**found), numbers))
+        figures = {name: _integer(numbers, name) for name in cls.__slots__ if name != "health"}
+        return cls(**figures, health=_health(cls(**figures), numbers))
 
     @property
     def bytes(self) -> int:
-        """The bytes a reader of all columns reads."""
+        """The bytes that a reader of all columns reads."""
         return self.base_bytes + self.delta_bytes
 
     @property

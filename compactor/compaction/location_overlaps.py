@@ -1,8 +1,7 @@
-"""Decides which tables and partitions lie at, above or inside each other, and which of them are left alone for that
-(PROTOCOL 11.13).
+"""Finds tables and partitions whose directories overlap, and decides which are not compacted for that (PROTOCOL 11.13).
 
-Two tables in one directory destroy each other: aborted transactions of the one remove committed deltas of the other, whose
-write IDs have the same numbers, and a base of the one makes the other's deltas obsolete.
+Two tables in one directory destroy each other. Their write IDs have the same numbers: cleaning after an aborted transaction
+of one table removes committed deltas of the other, and a base of one makes the other's deltas obsolete.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ Key = tuple[int, str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The directory of a table, or of one of its partitions, with its location in its normalised form. ``metastore`` names
-    another metastore whose it is; None for this one's."""
+    """The directory of a table or partition, with its normalised location.
+
+    ``metastore`` names the other metastore that it belongs to; None for this one.
+    """
 
     table: int
     name: str
@@ -41,33 +42,35 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlaps:
-    """``refused`` gives the reason for each table (of which no partition is touched either) and each partition, ``warned``
-    what lies in a directory of a plain table, which only its owner can judge.
+    """The overlaps of a metastore's locations, with a sentence for each.
+
+    ``refused`` are tables (with all their partitions) and partitions that are not touched. ``warned`` are those in the
+    directory of a plain table, which only its owner can judge.
     """
 
     refused: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
     warned: Mapping[Key, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def refusal(self, table: int, partition: str | None) -> str | None:
-        """Returns the reason why a table or partition is left alone; None if it has its ground to itself."""
+        """Returns why a table or partition is not touched; None if its directory belongs to it alone."""
         return self.refused.get((table, None)) or self.refused.get((table, partition))
 
     def is_clear(self, table: int) -> bool:
-        """Returns true if neither the table nor any of its partitions is left alone."""
+        """Returns true if neither the table nor any of its partitions is refused."""
         return all(refused != table for refused, _ in self.refused)
 
 
-def overlaps(places: Iterable[Place]) -> Overlaps:
-    """Returns which of ``places`` overlap.
+def find_overlaps(places: Iterable[Place]) -> Overlaps:
+    """Returns the overlaps among ``places``.
 
-    Another transactional table at, above or below refuses both; anybody's place inside refuses the one around it; a plain
-    table's at or above only warns. A table's partitions below its own directory are what is normal, but not one partition
-    inside another, or around its table. Any place of another metastore, which has other transactions, refuses ours at,
-    around or inside it.
+    Two transactional tables at, above or below each other are both refused. Any place inside a transactional one refuses the
+    outer one. A plain table's place at or above a transactional one only warns. A partition below its own table is normal;
+    one inside another partition, or around its table, is not. A place of another metastore, which has other transactions,
+    refuses any of ours at, around or inside it.
     """
     refused: dict[Place, list[Place]] = defaultdict(list)
     warned: dict[Place, list[Place]] = defaultdict(list)
-    for outer, inner in pairs(places):
+    for outer, inner in overlapping_pairs(places):
         if outer.metastore != inner.metastore:
             for ours, other in ((outer, inner), (inner, outer)):
                 if ours.metastore is None and ours.is_transactional:
@@ -76,9 +79,9 @@ def overlaps(places: Iterable[Place]) -> Overlaps:
         if outer.metastore is not None:
             continue
         if outer.table == inner.table:
-            mine = [one for one in (outer, inner) if one.is_transactional and one.partition is not None]
-            for one in mine:
-                refused[one].append(inner if one is outer else outer)
+            for place, other in ((outer, inner), (inner, outer)):
+                if place.is_transactional and place.partition is not None:
+                    refused[place].append(other)
             continue
         is_same = outer.location == inner.location
         if outer.is_transactional and (inner.is_transactional or not is_same):
@@ -87,13 +90,13 @@ def overlaps(places: Iterable[Place]) -> Overlaps:
             (refused if outer.is_transactional else warned)[inner].append(outer)
         elif is_same and outer.is_transactional:
             warned[outer].append(inner)
-    return Overlaps(refused=_reasons(refused), warned=_reasons(warned))
+    return Overlaps(refused=_describe_all(refused), warned=_describe_all(warned))
 
 
-def pairs(places: Iterable[Place]) -> Iterator[tuple[Place, Place]]:
-    """Yields each place with every other one that lies at or inside it, but for a table's own partitions below it."""
+def overlapping_pairs(places: Iterable[Place]) -> Iterator[tuple[Place, Place]]:
+    """Yields each place with every other one at or inside it, except a table's own partitions below it."""
     around: list[Place] = []
-    for place in sorted(places, key=lambda one: (f"{one.location}/", one.partition is not None, one.name)):
+    for place in sorted(places, key=lambda place: (f"{place.location}/", place.partition is not None, place.name)):
         while around and not _holds(around[-1], place):
             around.pop()
         for outer in around:
@@ -102,9 +105,9 @@ def pairs(places: Iterable[Place]) -> Iterator[tuple[Place, Place]]:
         around.append(place)
 
 
-def touches(one: Place, other: Place) -> bool:
-    """Returns true if the one lies at, around or inside the other."""
-    return _holds(one, other) or _holds(other, one)
+def is_overlapping(place: Place, other: Place) -> bool:
+    """Returns true if ``place`` lies at, around or inside ``other``."""
+    return _holds(place, other) or _holds(other, place)
 
 
 def _holds(outer: Place, inner: Place) -> bool:
@@ -115,12 +118,12 @@ def _is_its_own(outer: Place, inner: Place) -> bool:
     return outer.table == inner.table and outer.partition is None and outer.location != inner.location
 
 
-def _reasons(found: Mapping[Place, Sequence[Place]]) -> Mapping[Key, str]:
-    return MappingProxyType({place.key: _reason(place, others) for place, others in found.items()})
+def _describe_all(overlaps: Mapping[Place, Sequence[Place]]) -> Mapping[Key, str]:
+    return MappingProxyType({place.key: _describe_overlap(place, others) for place, others in overlaps.items()})
 
 
-def _reason(place: Place, others: Sequence[Place]) -> str:
-    listed = "; ".join(f"{other} {_relation(place, other)} ({other.location})" for other in others[:_FEW])
+def _describe_overlap(place: Place, others: Sequence[Place]) -> str:
+    listed = "; ".join(f"{other} {_describe_relation(place, other)} ({other.location})" for other in others[:_FEW])
     more = f"; and {len(others) - _FEW} more" if len(others) > _FEW else ""
     return (
         f"{place}: does not have its directory {place.location} to itself: {listed}{more}; tables in one directory destroy "
@@ -128,7 +131,7 @@ def _reason(place: Place, others: Sequence[Place]) -> str:
     )
 
 
-def _relation(place: Place, other: Place) -> str:
+def _describe_relation(place: Place, other: Place) -> str:
     if place.location == other.location:
         return "lies there too"
     return "lies inside it" if is_inside(other.location, place.location) else "lies around it"

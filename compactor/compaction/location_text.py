@@ -1,4 +1,4 @@
-"""Locations as text: two that lead to the same place become the same text, as far as text can tell."""
+"""Normalises locations, so that different spellings of one place become the same text where possible."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from urllib.parse import unquote
 
 #: Schemes under which the same place is reached.
-_SAME: Mapping[str, str] = MappingProxyType(
+_SAME_STORE: Mapping[str, str] = MappingProxyType(
     {
         "webhdfs": "hdfs",
         "swebhdfs": "hdfs",
@@ -21,31 +21,33 @@ _SAME: Mapping[str, str] = MappingProxyType(
     }
 )
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)(.*)", re.DOTALL)
-_KEPT = re.compile(
+_LITERAL_ESCAPE = re.compile(
     r"%(?=2[fF5])"
 )  #: before an escaped slash or percent sign, which never mean a separator or an escape
-MOST_COVERS = 16  #: directories that hold all of some locations, unless these lie in more stores
+MOST_COVERS = 16  #: most directories that ``find_covers`` returns, unless the locations lie in more stores
 ALL_OTHERS = "*"  #: no host has this name
 
 
-def normalised(location: str, default: str = "file:///", aliases: Mapping[str, str] = MappingProxyType({})) -> str:
+def normalise_location(
+    location: str, default: str = "file:///", aliases: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Returns ``scheme://authority/path`` without a slash at the end; the root is ``scheme://authority``.
 
-    Schemes of the same store become one (s3a and s3n are s3, webhdfs is hdfs). Of the authority the case does not count, nor
-    do a port of HDFS, a user, and the domain of an Azure account; ``file://localhost`` is ``file://``. In the path, double
-    slashes, ``.`` and ``..`` are resolved, then escapes, but for those of ``/`` and ``%``: Hive writes a value ``a/b`` as
-    ``a%2Fb``, which is one name. Where engines differ (Hive takes an escape as it stands, Spark decodes it), two places may
-    become one, never one place two.
+    For example, ``s3a://Bucket//t/%61`` becomes ``s3://bucket/t/a``. Schemes of the same store become one (s3a and s3n
+    are s3, webhdfs is hdfs). In the authority, case, a user, a port of HDFS and the domain of an Azure account do not
+    count; ``file://localhost`` is ``file://``. In the path, double slashes, ``.`` and ``..`` are resolved, then escapes
+    except those of ``/`` and ``%``: Hive writes a value ``a/b`` as ``a%2Fb``, which is one name. Where engines differ
+    (Hive takes an escape literally, Spark decodes it), this may merge two locations, never split one.
 
     Args:
         default: the default file system, for a location without scheme or authority.
-        aliases: names of one and the same HDFS cluster, with the one that stands for all of them (``aliases_of``).
+        aliases: maps each name of an HDFS cluster to the one that stands for all of them (``map_aliases``).
     """
-    scheme, authority, path = _parts(location)
+    scheme, authority, path = _split(location)
     if not scheme:
-        scheme, authority, _ = _parts(default)
-    elif not authority and _parts(default)[0] == scheme:
-        authority = _parts(default)[1]
+        scheme, authority, _ = _split(default)
+    elif not authority and _split(default)[0] == scheme:
+        authority = _split(default)[1]
     if scheme == "hdfs":
         authority = aliases.get(authority, aliases.get(ALL_OTHERS, authority))
     names: list[str] = []
@@ -53,17 +55,17 @@ def normalised(location: str, default: str = "file:///", aliases: Mapping[str, s
         if name == "..":
             del names[-1:]
         elif name not in ("", "."):
-            names.append(_decoded(name))
+            names.append(_decode(name))
     return "/".join([f"{scheme}://{authority}", *names])
 
 
-def _parts(location: str) -> tuple[str, str, str]:
+def _split(location: str) -> tuple[str, str, str]:
     """Returns the scheme (empty if there is none), the authority and the path."""
     match = _SCHEME.fullmatch(location)
     if match is None:
         return "", "", location
     scheme, rest = match[1].lower(), match[2]
-    scheme = _SAME.get(scheme, scheme)
+    scheme = _SAME_STORE.get(scheme, scheme)
     if not rest.startswith("//"):
         return scheme, "", rest
     authority, _, path = rest[2:].partition("/")
@@ -81,10 +83,10 @@ def _host(scheme: str, authority: str) -> str:
     return authority
 
 
-def _decoded(name: str) -> str:
+def _decode(name: str) -> str:
     if "%" not in name:
         return name
-    decoded = unquote(_KEPT.sub("%25", name))
+    decoded = unquote(_LITERAL_ESCAPE.sub("%25", name))
     return name if decoded in (".", "..") or "/" in decoded else decoded
 
 
@@ -93,29 +95,32 @@ def is_inside(location: str, other: str) -> bool:
     return location.startswith(f"{other}/")
 
 
-def covers(locations: Iterable[str]) -> list[str]:
-    """Returns a few directories that hold all of these normalised locations: those above them, as near as a few can be.
-    More than ``MOST_COVERS`` are the roots of as many clusters and buckets."""
+def find_covers(locations: Iterable[str]) -> list[str]:
+    """Returns a few directories that contain all of these normalised locations, as deep as possible.
+
+    Returns more than ``MOST_COVERS`` only if the locations lie in more clusters and buckets.
+    """
     current = {_parent(location) for location in locations}
     while len(current) > MOST_COVERS:
         deepest = max(location.count("/") for location in current)
-        raised = {_parent(one) if one.count("/") == deepest else one for one in current}
+        raised = {_parent(location) if location.count("/") == deepest else location for location in current}
         if raised == current:
             break
         current = raised
-    return sorted(one for one in current if not any(is_inside(one, other) for other in current))
+    return sorted(location for location in current if not any(is_inside(location, other) for other in current))
 
 
 def _parent(location: str) -> str:
-    """Returns the directory above; that of a root is the root itself."""
+    """Returns the directory above; a root is its own parent."""
     root, _, path = location.partition("://")
     authority, slash, names = path.partition("/")
     return "/".join([f"{root}://{authority}", *names.split("/")[:-1]]) if slash else location
 
 
-def spelling(location: str) -> str:
-    """Returns the part of a normalised location that its usual spellings share: the path in a cluster or on a machine,
-    bucket and path in an object store.
+def common_spelling(location: str) -> str:
+    """Returns the part of a normalised location that its usual spellings share.
+
+    That is the path in a cluster or on a machine, and bucket and path in an object store.
     """
     scheme, _, rest = location.partition("://")
     authority, slash, path = rest.partition("/")
@@ -123,19 +128,19 @@ def spelling(location: str) -> str:
     return inside if scheme in ("file", "hdfs") or "@" in authority else f"//{authority}{inside}"
 
 
-def aliases_of(clusters: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """Returns aliases for ``normalised``.
+def map_aliases(clusters: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """Maps every name of a cluster to one of them, for ``normalise_location``.
 
     Args:
-        clusters: the addresses (``host:port``) of each cluster's NameNodes, by a name of the cluster. Two names with an
-            address in common are one cluster. ``ALL_OTHERS`` stands for every authority that is not among the names.
+        clusters: the addresses (``host:port``) of each cluster's NameNodes, by a name of the cluster. Names that share an
+            address are one cluster. ``ALL_OTHERS`` stands for every other authority.
     """
     by_address: dict[str, str] = {}
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for name, addresses in clusters.items():
         own = name if name == ALL_OTHERS else _host("hdfs", name.lower())
         lowered = [address.lower() for address in addresses]
-        one = next((by_address[address] for address in lowered if address in by_address), own)
-        by_address |= dict.fromkeys(lowered, one)
-        found |= {own: one, **{_host("hdfs", address): one for address in lowered}}
-    return found
+        representative = next((by_address[address] for address in lowered if address in by_address), own)
+        by_address |= dict.fromkeys(lowered, representative)
+        aliases |= {own: representative, **{_host("hdfs", address): representative for address in lowered}}
+    return aliases

@@ -1,6 +1,6 @@
 """The number of workers that a request has lost, kept in its error message: the queue has no column for it. Pure.
 
-A request whose rows kill every worker would otherwise be taken back for ever, and every pass would die of it.
+Without it, a request whose rows kill every worker would be taken back forever, and every pass would die of it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 from compactor.compaction.entry import Entry
 
 LOST = "lost worker "  #: how such a message begins
-_FORM = re.compile(rf"{LOST}([0-9]{{1,6}}): ")
+_LOST_WORKER = re.compile(rf"{LOST}([0-9]{{1,6}}): ")
 
 
 def lost_workers(entry: Entry) -> int:
     """Returns the number of workers that ``entry`` has lost."""
-    found = _FORM.match(entry.error or "")
-    return int(found[1]) if found else 0
+    match = _LOST_WORKER.match(entry.error or "")
+    return int(match[1]) if match else 0
 
 
 def loss_message(number: int, because: str) -> str:

@@ -1,8 +1,10 @@
-"""Marks of a metastore that only ever grow, and the proof that its database was put back from an older copy (PROTOCOL 11.2).
+"""Compares a metastore's marks to detect a database restored from an older copy (PROTOCOL 11.2).
 
-Marks are remembered outside of the database. Each time, a number and a random token are written to both sides, the database
-first: a database that lacks the newest token remembered is an older copy, whatever its counters say by now. Nothing here
-depends on when a process dies between the two writes, since the database may always be ahead.
+Marks are numbers that only grow.
+
+Marks are remembered outside of the database. Each update writes a number and a random token to both sides, to the database
+first. A database that lacks the newest remembered token is an older copy, whatever its counters say. A process may die
+between the two writes: the database may always be ahead.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import Any
 
 from compactor.base.ids import TxnId, WriteId
 
-KEPT_TOKENS = 32  #: in the database: as many updates of other processes may come between a token and its file
+KEPT_TOKENS = (
+    32  #: in the database: the number of updates by other processes that may come between a token and its file
+)
 MAX_STARTS = 16  #: transactions whose start time is remembered
 MAX_TABLES = 20_000  #: tables whose next write ID is remembered: those with the most write IDs
 SETTLED_MS = (
@@ -24,9 +28,9 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkToken:
-    """The mark that one update wrote to both sides. ``at`` is the database's time in epoch ms.
+    """The token that one update writes to both sides. ``at`` is the database's time in epoch ms.
 
-    ``seen`` is the largest number that the writer had found outside of the database, 0 without one.
+    ``seen`` is the largest number that the writer found outside of the database, 0 without one.
     """
 
     number: int
@@ -37,7 +41,7 @@ class MarkToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMark:
-    """A table's name, as ``database.table``, its next write ID, and when it was created (epoch s, 0 if nobody knows)."""
+    """A table's name (``database.table``), its next write ID, and its time of creation (epoch s, 0 if unknown)."""
 
     name: str
     next_write_id: WriteId
@@ -48,9 +52,9 @@ class TableMark:
 class Marks:
     """Numbers of a metastore. All but ``unfinished`` only grow.
 
-    ``newest`` is the newest transaction that has ended: a client that was too slow takes back one that it has just opened.
-    ``unfinished`` counts the open ones: together with ``newest`` it changes whenever a transaction ends. ``starts`` has
-    start times (epoch ms), ``tables`` next write IDs by table id.
+    ``newest`` is the newest transaction that has ended; open ones do not count, since a client may take back one that it
+    has just opened. ``unfinished`` counts the open ones: together with ``newest`` it changes whenever a transaction ends.
+    ``starts`` has start times (epoch ms), ``tables`` next write IDs by table id.
     """
 
     newest: TxnId = TxnId(0)
@@ -63,7 +67,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """The content of one file outside of the database. ``claims`` is the token of claims on directories, if there is one."""
+    """The content of one file outside of the database. ``claims`` is the token of claims on directories, if any."""
 
     token: MarkToken
     marks: Marks
@@ -83,33 +87,34 @@ class Remembered:
             "next_compaction": marks.next_compaction,
             "started": [[txn, started] for txn, started in sorted(marks.starts.items())],
             "next_write_ids": [
-                [number, one.name, one.next_write_id, one.created] for number, one in sorted(marks.tables.items())
+                [number, table.name, table.next_write_id, table.created]
+                for number, table in sorted(marks.tables.items())
             ],
         }
 
     @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> Remembered:
-        """Returns what ``to_json`` made.
+    def from_json(cls, json: Mapping[str, Any]) -> Remembered:
+        """Parses the result of ``to_json``.
 
         Raises:
             ValueError: it is something else, or of a later release.
         """
         try:
-            if found["format"] != _FORMAT:
-                raise ValueError(f"format {found['format']!r}, of a later release; wanted is {_FORMAT}")
+            if json["format"] != _FORMAT:
+                raise ValueError(f"format {json['format']!r}, of a later release; expected: {_FORMAT}")
             marks = Marks(
-                newest=TxnId(int(found["newest_transaction"])),
-                unfinished=int(found["open_transactions"]),
-                next_lock=int(found["next_lock"]),
-                next_compaction=int(found["next_compaction"]),
-                starts={TxnId(int(txn)): int(started) for txn, started in found["started"]},
+                newest=TxnId(int(json["newest_transaction"])),
+                unfinished=int(json["open_transactions"]),
+                next_lock=int(json["next_lock"]),
+                next_compaction=int(json["next_compaction"]),
+                starts={TxnId(int(txn)): int(started) for txn, started in json["started"]},
                 tables={
                     int(number): TableMark(name=str(name), next_write_id=WriteId(int(following)), created=int(created))
-                    for number, name, following, created in found["next_write_ids"]
+                    for number, name, following, created in json["next_write_ids"]
                 },
             )
-            token = MarkToken(number=int(found["number"]), text=str(found["token"]), at=int(found["at"]))
-            claims = None if found["claims"] is None else str(found["claims"])
+            token = MarkToken(number=int(json["number"]), text=str(json["token"]), at=int(json["at"]))
+            claims = None if json["claims"] is None else str(json["claims"])
         except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not the marks of a metastore ({type(error).__name__}: {error})") from error
         return cls(token=token, marks=marks, claims=claims)
@@ -117,7 +122,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """The database as it is now, read at one instant after the files were.
+    """The database as it is now, read at one instant after the files.
 
     ``newest`` is the newest transaction of any state, ``tokens`` are the newest ones.
     """
@@ -134,7 +139,7 @@ class Present:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """One value of which the database says less, or something else, than is remembered. Both are texts for people."""
+    """One value that is smaller in the database than remembered, or different. Both are texts for people."""
 
     subject: str
     database: str
@@ -151,8 +156,7 @@ class Contradiction:
 class Doubt:
     """The contradictions between the two sides, and by how much the database is behind.
 
-    ``remembered_at`` is None where nothing is left to read, ``database_at`` where the database has no token; both are epoch
-    ms.
+    ``remembered_at`` (epoch ms) is None if no file can be read, ``database_at`` (epoch ms) if the database has no token.
     """
 
     contradictions: tuple[Contradiction, ...]
@@ -163,7 +167,7 @@ class Doubt:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "contradictions": [one.to_json() for one in self.contradictions],
+            "contradictions": [contradiction.to_json() for contradiction in self.contradictions],
             "transactions_behind": self.transactions,
             "write_ids_behind": dict(self.write_ids),
             "remembered_at": self.remembered_at,
@@ -171,61 +175,66 @@ class Doubt:
         }
 
 
-def doubt(before: Iterable[Remembered], now: Present, after: Iterable[Remembered]) -> Doubt | None:
-    """Returns the doubt whether the database is the newest one; None without a contradiction.
+def find_doubt(before: Iterable[Remembered], now: Present, after: Iterable[Remembered]) -> Doubt | None:
+    """Compares the database with the files; returns None without a contradiction.
 
     Args:
-        before: the files with the largest number, read before the database: none before the first update, more than one
-            if two databases were remembered in one place.
-        now: the database, with the start times of all transactions remembered.
-        after: the files again, read after the database; ``before`` will do where it lacks none (``lacks_files``).
+        before: the files with the largest number, read before the database. There are none before the first update, and
+            several if two databases share one place.
+        now: the database, with the start times of all remembered transactions.
+        after: the files, read once more after the database; the same as ``before`` unless ``lacks_files``.
     """
     files, later = tuple(before), tuple(after)
-    found = [*_lost(later, now), *(one for file in files for one in _contradicting(file, now))]
-    if not found:
+    contradictions = [
+        *_check_lost_files(later, now),
+        *(contradiction for file in files for contradiction in _check_file(file, now)),
+    ]
+    if not contradictions:
         return None
     newest = now.newest_token
     return Doubt(
-        contradictions=tuple(dict.fromkeys(found)),
+        contradictions=tuple(dict.fromkeys(contradictions)),
         transactions=max([0, *(file.marks.newest - now.newest for file in files)]),
-        write_ids={name: count for file in files for name, count in _write_ids_behind(file, now)},
+        write_ids={name: count for file in files for name, count in _count_write_ids_behind(file, now)},
         remembered_at=max((file.token.at for file in files), default=None),
         database_at=None if newest is None else newest.at,
     )
 
 
 def lacks_files(files: Iterable[Remembered], now: Present) -> bool:
-    """Returns true if the database knows of a newer file, which may have been written since ``files`` were listed."""
-    return _largest(files) < _seen(now)
+    """Returns true if the database knows a newer file than ``files``, perhaps written since they were listed."""
+    return _largest_number(files) < _largest_seen(now)
 
 
 def lacks_token(files: Iterable[Remembered], tokens: Iterable[MarkToken]) -> bool:
-    """Returns true if ``tokens``, the newest ones of the database, lack the token of a file that was read before them."""
+    """Returns true if the newest tokens of the database lack that of a file which was read before them."""
     now = Present(now_ms=0, newest=TxnId(0), marks=Marks(), tokens=tuple(tokens))
-    return any(True for file in files for _ in _of_token(file.token, now))
+    return any(True for file in files for _ in _check_token(file.token, now))
 
 
-def _lost(files: tuple[Remembered, ...], now: Present) -> Iterator[Contradiction]:
-    """Yields a contradiction if the database knows that more was remembered than is there: its place is not mounted, was
-    emptied, or was put back itself."""
+def _check_lost_files(files: tuple[Remembered, ...], now: Present) -> Iterator[Contradiction]:
+    """Yields a contradiction if the database knows a newer file than exists.
+
+    Then the files' place is not mounted, was emptied, or was itself restored.
+    """
     if lacks_files(files, now):
         yield Contradiction(
             subject="newest file of marks",
-            database=f"number {_seen(now)}",
-            remembered=f"number {_largest(files)}" if files else "none",
+            database=f"number {_largest_seen(now)}",
+            remembered=f"number {_largest_number(files)}" if files else "none",
         )
 
 
-def _largest(files: Iterable[Remembered]) -> int:
+def _largest_number(files: Iterable[Remembered]) -> int:
     return max((file.token.number for file in files), default=0)
 
 
-def _seen(now: Present) -> int:
+def _largest_seen(now: Present) -> int:
     return max((token.seen for token in now.tokens if token.at < now.now_ms - SETTLED_MS), default=0)
 
 
-def _contradicting(file: Remembered, now: Present) -> Iterator[Contradiction]:
-    yield from _of_token(file.token, now)
+def _check_file(file: Remembered, now: Present) -> Iterator[Contradiction]:
+    yield from _check_token(file.token, now)
     marks, there = file.marks, now.marks
     for subject, database, remembered in (
         ("newest transaction", now.newest, marks.newest),
@@ -235,7 +244,7 @@ def _contradicting(file: Remembered, now: Present) -> Iterator[Contradiction]:
         if database < remembered:
             yield Contradiction(subject=subject, database=str(database), remembered=str(remembered))
     for txn, started in marks.starts.items():
-        # a number that is given again is given later
+        # a number that is allocated again starts later
         if there.starts.get(txn, 0) > started:
             yield Contradiction(
                 subject=f"start of transaction {txn} (epoch ms)",
@@ -243,7 +252,7 @@ def _contradicting(file: Remembered, now: Present) -> Iterator[Contradiction]:
                 remembered=str(started),
             )
     for number, mark in marks.tables.items():
-        table = there.tables.get(number)  # without one it was dropped, or is about to have another name
+        table = there.tables.get(number)  # a dropped table has none; a renamed one has another name
         if table is not None and table.next_write_id < mark.next_write_id:
             yield Contradiction(
                 subject=f"next write ID of {table.name}",
@@ -252,8 +261,8 @@ def _contradicting(file: Remembered, now: Present) -> Iterator[Contradiction]:
             )
 
 
-def _of_token(token: MarkToken, now: Present) -> Iterator[Contradiction]:
-    known = {one.number: one.text for one in now.tokens}
+def _check_token(token: MarkToken, now: Present) -> Iterator[Contradiction]:
+    known = {other.number: other.text for other in now.tokens}
     newest = max(known, default=0)
     if token.number > newest:
         yield Contradiction(
@@ -265,7 +274,7 @@ def _of_token(token: MarkToken, now: Present) -> Iterator[Contradiction]:
         yield Contradiction(subject=f"token {token.number}", database=known[token.number], remembered=token.text)
 
 
-def _write_ids_behind(file: Remembered, now: Present) -> Iterator[tuple[str, int]]:
+def _count_write_ids_behind(file: Remembered, now: Present) -> Iterator[tuple[str, int]]:
     for number, mark in file.marks.tables.items():
         table = now.marks.tables.get(number)
         if table is not None and table.next_write_id < mark.next_write_id:
@@ -273,20 +282,20 @@ def _write_ids_behind(file: Remembered, now: Present) -> Iterator[tuple[str, int
 
 
 def has_changed(remembered: Remembered | None, now: Present) -> bool:
-    """Returns true if anything that matters has changed since, or nothing is remembered."""
-    return remembered is None or _figures(remembered.marks) != _figures(now.marks)
+    """Returns true if a relevant mark has changed since, or nothing is remembered."""
+    return remembered is None or _compared_figures(remembered.marks) != _compared_figures(now.marks)
 
 
-def _figures(marks: Marks) -> tuple[object, ...]:
-    tables = {number: mark.next_write_id for number, mark in most_written(marks.tables).items()}
+def _compared_figures(marks: Marks) -> tuple[object, ...]:
+    tables = {number: mark.next_write_id for number, mark in keep_most_written(marks.tables).items()}
     return marks.newest, marks.unfinished, marks.next_lock, marks.next_compaction, tables
 
 
 def remembered_claims(files: Iterable[Remembered], marks: Marks) -> str | None:
-    """Returns the token of claims of the metastore that was put back; None if none is remembered.
+    """Returns the remembered token of claims if it belongs to this metastore; None otherwise.
 
-    The database of ``marks`` is that metastore's if a remembered table is there, with its id and the time at which it was
-    created. Another metastore's database, put in its place, would take the claims of tables with the same ids for its own.
+    It does if a remembered table still exists with the same id and time of creation. Otherwise another metastore's database
+    was put in its place, which must not take over the claims of tables with the same ids.
     """
     for file in files:
         for number, mark in file.marks.tables.items():
@@ -296,13 +305,13 @@ def remembered_claims(files: Iterable[Remembered], marks: Marks) -> str | None:
     return None
 
 
-def to_remember(before: Remembered | None, token: MarkToken, marks: Marks, claims: str) -> Remembered:
-    """Returns what is remembered from now on.
+def build_remembered(before: Remembered | None, token: MarkToken, marks: Marks, claims: str) -> Remembered:
+    """Returns the content of the next file.
 
     Args:
         token: written to the database in the transaction that read ``marks``.
-        before: what was remembered until now: its start times are kept on, so that a restore that is noticed late still
-            meets one of a transaction whose number was given again.
+        before: the previous content. Its start times are kept, so that a restore that is noticed late still meets the
+            start of a transaction whose number was allocated again.
         claims: the token of claims.
     """
     starts = marks.starts if before is None else {**before.marks.starts, **marks.starts}
@@ -313,15 +322,15 @@ def to_remember(before: Remembered | None, token: MarkToken, marks: Marks, claim
             unfinished=marks.unfinished,
             next_lock=marks.next_lock,
             next_compaction=marks.next_compaction,
-            starts=spread(starts),
-            tables=most_written(marks.tables),
+            starts=thin_out(starts),
+            tables=keep_most_written(marks.tables),
         ),
         claims=claims,
     )
 
 
-def spread(starts: Mapping[TxnId, int]) -> dict[TxnId, int]:
-    """Returns at most ``MAX_STARTS`` of ``starts``: the newest half, and of the older ones every other one."""
+def thin_out(starts: Mapping[TxnId, int]) -> dict[TxnId, int]:
+    """Keeps at most ``MAX_STARTS`` of ``starts``: the newest half, and every second of the older ones."""
     chosen = dict(sorted(starts.items()))
     while len(chosen) > MAX_STARTS:
         numbers = list(chosen)
@@ -331,7 +340,7 @@ def spread(starts: Mapping[TxnId, int]) -> dict[TxnId, int]:
     return chosen
 
 
-def most_written(tables: Mapping[int, TableMark]) -> Mapping[int, TableMark]:
+def keep_most_written(tables: Mapping[int, TableMark]) -> Mapping[int, TableMark]:
     """Returns at most ``MAX_TABLES`` of ``tables``, those with the most write IDs."""
     if len(tables) <= MAX_TABLES:
         return tables

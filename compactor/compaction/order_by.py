@@ -43,7 +43,7 @@ def parse_order_by(text: str) -> tuple[OrderBy, ...]:
         Refused: the text is something else, such as an expression, or names a column twice.
     """
     begin = _PREFIX.match(text)
-    found: list[OrderBy] = []
+    columns: list[OrderBy] = []
     at = begin.end() if begin else 0
     while True:
         item = _ITEM.match(text, at)
@@ -51,14 +51,14 @@ def parse_order_by(text: str) -> tuple[OrderBy, ...]:
             raise Refused(
                 f"ORDER BY {text!r}: expected columns such as 'a desc, b nulls first'; expressions are not supported"
             )
-        found.append(_order_by(item))
+        columns.append(_order_by(item))
         if item.end() == len(text):
             break
         at = item.end() + 1
-    names = [order.column for order in found]
+    names = [order.column for order in columns]
     if len(set(names)) < len(names):
         raise Refused(f"ORDER BY {text!r}: names a column twice")
-    return tuple(found)
+    return tuple(columns)
 
 
 def _order_by(item: re.Match[str]) -> OrderBy:
@@ -68,8 +68,8 @@ def _order_by(item: re.Match[str]) -> OrderBy:
     return OrderBy(column=name.lower(), descending=descending, nulls_first=nulls_first)
 
 
-def stored(order: Sequence[OrderBy]) -> str | None:
-    """Formats the columns for CQ_ORDER_BY, in a form Hive's worker understands too; None without columns."""
+def format_order_by(order: Sequence[OrderBy]) -> str | None:
+    """Formats the columns for CQ_ORDER_BY, in a form that Hive's worker also reads; None without columns."""
     return f"order by {', '.join(map(str, order))}" if order else None
 
 
@@ -79,10 +79,14 @@ def check_columns(table: str, order: Sequence[OrderBy], types: dict[str, str], p
     Raises:
         Refused: a column is a partition key, unknown or of a type without an order.
     """
-    for one in order:
-        if one.column in partition_keys:
-            raise Refused(f"{table}: ORDER BY {one.column}: a partition column is the same in all rows of a partition")
-        if one.column not in types:
-            raise Refused(f"{table}: ORDER BY {one.column}: there is no such column; there are {', '.join(types)}")
-        if types[one.column].lower().startswith(("array<", "map<", "struct<", "uniontype<")):
-            raise Refused(f"{table}: ORDER BY {one.column}: {types[one.column]} has no order; name a plain column")
+    for column in order:
+        if column.column in partition_keys:
+            raise Refused(
+                f"{table}: ORDER BY {column.column}: a partition column is the same in all rows of a partition"
+            )
+        if column.column not in types:
+            raise Refused(f"{table}: ORDER BY {column.column}: there is no such column; there are {', '.join(types)}")
+        if types[column.column].lower().startswith(("array<", "map<", "struct<", "uniontype<")):
+            raise Refused(
+                f"{table}: ORDER BY {column.column}: {types[column.column]} has no order; name a plain column"
+            )

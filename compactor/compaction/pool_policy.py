@@ -109,14 +109,17 @@ def parse_policy(name: str, table: Mapping[str, object], where: str = "compactor
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise BadSetting(f"{where}: time_zone {zone!r} is not known here; wanted one such as Europe/Berlin") from error
-    outside = _count(where, table, "applications_outside")
-    longest = table.get("max_run")
-    off_peak, in_off_peak = _windows(where, table, "off_peak"), _settings(where, table.get("off_peak_settings", {}))
-    if bool(off_peak) is not bool(in_off_peak):
         raise BadSetting(
-            f"{where}: off_peak and off_peak_settings mean nothing without each other; wanted both or neither"
-        )
+            f"{where}: time_zone {zone!r} is not known here; expected one such as Europe/Berlin"
+        ) from error
+    outside = _count(where, table, "applications_outside")
+    max_run = table.get("max_run")
+    off_peak, off_peak_settings = (
+        _windows(where, table, "off_peak"),
+        _settings(where, table.get("off_peak_settings", {})),
+    )
+    if bool(off_peak) is not bool(off_peak_settings):
+        raise BadSetting(f"{where}: off_peak and off_peak_settings need each other; expected both or neither")
     return PoolPolicy(
         name=name,
         queue=_text(where, table, "queue"),
@@ -124,16 +127,16 @@ def parse_policy(name: str, table: Mapping[str, object], where: str = "compactor
         time_zone=zone,
         applications=_count(where, table, "applications"),
         applications_outside=0 if outside is None else outside,
-        max_run_seconds=None if longest is None else _seconds(where, longest),
+        max_run_seconds=None if max_run is None else _seconds(where, max_run),
         off_peak=off_peak,
-        off_peak_settings=MappingProxyType(in_off_peak),
+        off_peak_settings=MappingProxyType(off_peak_settings),
     )
 
 
 def _windows(where: str, table: Mapping[str, object], key: str) -> tuple[Window, ...]:
     texts = table.get(key, [])
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise BadSetting(f'{where}: {key} = {texts!r}; wanted a list of texts, as in ["Mon-Fri 20:00-06:00"]')
+        raise BadSetting(f'{where}: {key} = {texts!r}; expected a list of texts, as in ["Mon-Fri 20:00-06:00"]')
     return tuple(parse_window(text) for text in texts)
 
 
@@ -141,11 +144,11 @@ def _settings(where: str, table: object) -> dict[str, str]:
     """Returns the values of ``off_peak_settings`` as texts.
 
     Raises:
-        BadSetting: a key that a table may not set either, one that may not depend on the hour, or a bad value.
+        BadSetting: a table may not set the key, it may not depend on the hour, or its value is bad.
     """
     if not isinstance(table, Mapping):
-        raise BadSetting(f"{where}: off_peak_settings = {table!r}; wanted a table of settings and their values")
-    found = {}
+        raise BadSetting(f"{where}: off_peak_settings = {table!r}; expected a table of settings and their values")
+    settings = {}
     for key, value in table.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
         try:
@@ -155,24 +158,24 @@ def _settings(where: str, table: object) -> dict[str, str]:
             raise BadSetting(f"{where}: off_peak_settings: {error}") from None
         if setting.scope is not Scope.TABLE or setting.tightest or setting.key == POOL:
             raise BadSetting(
-                f"{where}: off_peak_settings: {setting.key} is the same at every hour; wanted settings that a table may "
+                f"{where}: off_peak_settings: {setting.key} is the same at every hour; expected settings that a table may "
                 "have, such as hive.compactor.delta.num.threshold"
             )
-        found[setting.key] = text
-    return found
+        settings[setting.key] = text
+    return settings
 
 
 def _text(where: str, table: Mapping[str, object], key: str) -> str | None:
     value = table.get(key)
     if value is not None and not isinstance(value, str):
-        raise BadSetting(f"{where}: {key} = {value!r}; wanted a text")
+        raise BadSetting(f"{where}: {key} = {value!r}; expected a text")
     return value or None
 
 
 def _count(where: str, table: Mapping[str, object], key: str) -> int | None:
     value = table.get(key)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise BadSetting(f"{where}: {key} = {value!r}; wanted a number from 0")
+        raise BadSetting(f"{where}: {key} = {value!r}; expected a number from 0")
     return value
 
 
@@ -185,7 +188,7 @@ def _seconds(where: str, value: object) -> float:
 
 
 def settings_at(policy: PoolPolicy, now: datetime) -> Mapping[str, str]:
-    """Returns the off-peak settings in force for the pool's tables at ``now``, given in its zone."""
+    """Returns the off-peak settings in force for the pool's tables at ``now`` (in its zone)."""
     return policy.off_peak_settings if open_until(policy.off_peak, now) is not None else {}
 
 
@@ -198,27 +201,27 @@ class Allowance:
     because: str
 
 
-def allowance(policy: PoolPolicy, now: datetime, running: int) -> Allowance:
-    """Returns what a pool may start at ``now``, given in its zone, with ``running`` applications under way.
+def compute_allowance(policy: PoolPolicy, now: datetime, running: int) -> Allowance:
+    """Returns what a pool may start at ``now`` (in its zone) while ``running`` applications are under way.
 
-    An application must stop after its maximum run time, and at the end of the hours in which it began if fewer may run
-    after them. It stops at a unit's boundary, and the rest is requested again.
+    An application must stop after its maximum run time, and when the pool's hours end if fewer may run outside them. It
+    stops at a unit's boundary; the rest is requested again.
     """
     end = open_until(policy.windows, now) if policy.windows else None
     inside = not policy.windows or end is not None
     bound = policy.applications if inside else policy.applications_outside
-    left = None if bound is None else max(0, bound - running)
+    remaining = None if bound is None else max(0, bound - running)
     limits = [policy.max_run_seconds] if policy.max_run_seconds is not None else []
     if end is not None and _is_fewer(policy.applications_outside, policy.applications):
         limits.append((end - now).total_seconds())
     hours = "within its hours" if inside else "outside its hours"
     limit = "any number" if bound is None else str(bound)
     return Allowance(
-        applications=left,
+        applications=remaining,
         run_seconds=min(limits) if limits else None,
         because=f"pool {policy.name} is {hours}: {limit} at a time, {running} under way",
     )
 
 
-def _is_fewer(one: int | None, other: int | None) -> bool:
-    return one is not None and (other is None or one < other)
+def _is_fewer(number: int | None, other: int | None) -> bool:
+    return number is not None and (other is None or number < other)

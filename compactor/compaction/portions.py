@@ -1,4 +1,4 @@
-"""The order in which a pass goes through candidates, a few tables at a time, so that no more than those are in memory."""
+"""The order in which a pass goes through candidates, a few tables at a time to limit memory."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ TABLES = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portion:
-    """Some tables, by the names of their database and themselves. Of the one in which a pass begins, only the entities
-    ``after`` the one at which the last pass ended, or, in the end, those ``until`` it."""
+    """Some tables, as pairs of database and name.
+
+    A pass begins inside a table, with the entities ``after`` the one at which the last pass ended. It ends in the same
+    table, with those ``until`` it.
+    """
 
     tables: tuple[tuple[str, str], ...]
     after: Entity | None = None
     until: Entity | None = None
 
-    def of(self, partitions: Iterable[str | None]) -> list[str | None]:
-        """Returns those of a table's partitions that belong to this portion, by name; the table as a whole comes first."""
+    def filter_partitions(self, partitions: Iterable[str | None]) -> list[str | None]:
+        """Returns the partitions of a table in this portion, sorted; None (the table as a whole) comes first."""
         named = list(partitions)
-        # sorted by ``_key``, which would be called for each
+        # the order of ``_key``, without calling it for each name
         names = [*(name for name in named if name is None), *sorted(name for name in named if name is not None)]
         begin = 0 if self.after is None else bisect_right(names, _key(self.after.partition), key=_key)
         end = len(names) if self.until is None else bisect_right(names, _key(self.until.partition), key=_key)
@@ -35,7 +38,7 @@ def _key(partition: str | None) -> str:
     return partition or ""
 
 
-def portions(tables: Mapping[tuple[str, str], int], after: Entity | None) -> Iterator[Portion]:
+def split_portions(tables: Mapping[tuple[str, str], int], after: Entity | None) -> Iterator[Portion]:
     """Yields all ``tables`` in the order of ``eligibility.order``: from ``after`` on, once around.
 
     Args:
@@ -43,18 +46,18 @@ def portions(tables: Mapping[tuple[str, str], int], after: Entity | None) -> Ite
     """
     ordered = sorted(tables)
     if after is None:
-        yield from _filled(ordered, tables)
+        yield from _fill_portions(ordered, tables)
         return
     first = (after.database, after.table)
     if first in tables:
         yield Portion(tables=(first,), after=after)
-    yield from _filled([table for table in ordered if table > first], tables)
-    yield from _filled([table for table in ordered if table < first], tables)
+    yield from _fill_portions([table for table in ordered if table > first], tables)
+    yield from _fill_portions([table for table in ordered if table < first], tables)
     if first in tables:
         yield Portion(tables=(first,), until=after)
 
 
-def _filled(ordered: Sequence[tuple[str, str]], sizes: Mapping[tuple[str, str], int]) -> Iterator[Portion]:
+def _fill_portions(ordered: Sequence[tuple[str, str]], sizes: Mapping[tuple[str, str], int]) -> Iterator[Portion]:
     filled: list[tuple[str, str]] = []
     rows = 0
     for table in ordered:

@@ -1,4 +1,7 @@
-"""Decides what a cleaner keeps in quarantine, what is recorded of it, and when it is erased (PROTOCOL 11.15). Pure."""
+"""Decides what goes into quarantine, how it is recorded, and when it is erased (PROTOCOL 11.15).
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ def _nothing() -> Mapping[str, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sorted:
-    """Obsolete names: those to ``keep``, and for each of the others the reason why it is ``removed``."""
+class SortedObsolete:
+    """Obsolete names to ``keep``, and the others with the reason why each is ``removed``."""
 
     keep: tuple[str, ...]
     removed: Mapping[str, str]
 
 
-def sort_obsolete(names: Iterable[str], write_ids: ValidWriteIdList, rebalanced: WriteId | None) -> Sorted:
-    """Sorts obsolete ``names``, as in ``AcidDirectory.obsolete``, into those that may be kept and those that may not.
+def sort_obsolete(names: Iterable[str], write_ids: ValidWriteIdList, rebalanced: WriteId | None) -> SortedObsolete:
+    """Sorts obsolete ``names`` (``AcidDirectory.obsolete``) into those that may be kept and those that may not.
 
     A compaction's output (``_v``) spans aborted write IDs without holding their rows; any other directory may hold them.
 
@@ -43,12 +46,14 @@ def sort_obsolete(names: Iterable[str], write_ids: ValidWriteIdList, rebalanced:
             keep.append(name)
         else:
             removed[name] = reason
-    return Sorted(keep=tuple(keep), removed=MappingProxyType(removed))
+    return SortedObsolete(keep=tuple(keep), removed=MappingProxyType(removed))
 
 
-def names_of(content: Listing) -> tuple[str, ...]:
-    """Returns the names, as in ``AcidDirectory.obsolete``, of what was moved one by one: bases and deltas, and the paths of
-    original files."""
+def list_names(content: Listing) -> tuple[str, ...]:
+    """Returns the names, as in ``AcidDirectory.obsolete``, that move one by one.
+
+    They are bases and deltas, such as ``delta_0000003_0000003_0000``, and the paths of original files.
+    """
     acid = {name for name in content.directories if parse_directory(name) is not None}
     originals = {file.path for file in content.files if file.path.partition("/")[0] not in acid}
     return tuple(sorted(acid | originals))
@@ -67,9 +72,9 @@ def _why_removed(name: str, write_ids: ValidWriteIdList, rebalanced: WriteId | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The record of one quarantine, written beside its content once that is complete.
+    """The record of one quarantine, written next to its content once that is complete.
 
-    Files are given with their lengths, by paths relative to the location of the table or partition.
+    Files are recorded with their lengths, by paths relative to the location of the table or partition.
 
     Attributes:
         txn: the compaction's transaction; None if Hive recorded none.
@@ -82,7 +87,7 @@ class Record:
         stays: every file that was left in the location.
         removed: obsolete names that were not kept, each with the reason.
         inputs: the files that the compaction read; None if its manifest was gone.
-        outputs: the directories that it named.
+        outputs: the directories that it published.
     """
 
     entry_id: int
@@ -106,28 +111,28 @@ class Record:
 
     @classmethod
     def parse(cls, content: bytes, path: str) -> Record:
-        """Parses what ``to_bytes`` returned; ``path`` is for the message.
+        """Parses the result of ``to_bytes``; ``path`` is for the message.
 
         Raises:
-            BadFile: ``content`` is nothing of that form.
+            BadFile: ``content`` is something else.
         """
         try:
-            found = json.loads(content)
-            inputs = found["inputs"]
+            document = json.loads(content)
+            inputs = document["inputs"]
             return cls(
-                entry_id=int(found["entry_id"]),
-                txn=None if found["txn"] is None else int(found["txn"]),
-                table_id=int(found["table_id"]),
-                partition_id=None if found["partition_id"] is None else int(found["partition_id"]),
-                columns=str(found["columns"]),
-                since=int(found["since"]),
-                until=int(found["until"]),
-                names=tuple(map(str, found["names"])),
-                kept=_lengths(found["kept"]),
-                stays=_lengths(found["stays"]),
-                removed={str(name): str(reason) for name, reason in found["removed"].items()},
+                entry_id=int(document["entry_id"]),
+                txn=None if document["txn"] is None else int(document["txn"]),
+                table_id=int(document["table_id"]),
+                partition_id=None if document["partition_id"] is None else int(document["partition_id"]),
+                columns=str(document["columns"]),
+                since=int(document["since"]),
+                until=int(document["until"]),
+                names=tuple(map(str, document["names"])),
+                kept=_lengths(document["kept"]),
+                stays=_lengths(document["stays"]),
+                removed={str(name): str(reason) for name, reason in document["removed"].items()},
                 inputs=None if inputs is None else _lengths(inputs),
-                outputs=tuple(map(str, found["outputs"])),
+                outputs=tuple(map(str, document["outputs"])),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise BadFile(
@@ -140,8 +145,8 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _lengths(found: Mapping[str, object]) -> Mapping[str, int]:
-    return {str(path): int(str(length)) for path, length in found.items()}
+def _lengths(lengths: Mapping[str, object]) -> Mapping[str, int]:
+    return {str(path): int(str(length)) for path, length in lengths.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,18 +162,18 @@ class Quarantined:
     names: tuple[str, ...] = ()
 
 
-def due(kept: Iterable[Quarantined], now_ms: int, limit: int) -> tuple[Quarantined, ...]:
-    """Returns those to erase now: all whose time is over, then the oldest while the others exceed ``limit`` bytes.
+def choose_due(kept: Iterable[Quarantined], now_ms: int, limit: int) -> tuple[Quarantined, ...]:
+    """Returns the quarantines to erase now: expired ones, then the oldest while the rest exceeds ``limit``.
 
     Args:
-        limit: ``compactor.quarantine.bytes``; 0 is no limit.
+        limit: ``compactor.quarantine.bytes``; 0 means no limit.
     """
-    oldest_first = sorted(kept, key=lambda one: (one.since, one.entry_id))
-    over = [one for one in oldest_first if one.until <= now_ms]
-    rest = [one for one in oldest_first if one.until > now_ms]
-    total = sum(one.bytes for one in rest)
+    oldest_first = sorted(kept, key=lambda quarantine: (quarantine.since, quarantine.entry_id))
+    expired = [quarantine for quarantine in oldest_first if quarantine.until <= now_ms]
+    rest = [quarantine for quarantine in oldest_first if quarantine.until > now_ms]
+    total = sum(quarantine.bytes for quarantine in rest)
     while limit and rest and total > limit:
         oldest = rest.pop(0)
         total -= oldest.bytes
-        over.append(oldest)
-    return tuple(over)
+        expired.append(oldest)
+    return tuple(expired)

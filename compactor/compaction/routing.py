@@ -36,7 +36,7 @@ def route(entry: Entry, settings: Settings, *, run_as: str | None) -> Route:
 
     Args:
         settings: including those of the entry's table and request.
-        run_as: the user as ``site.run_as`` has decided; the entry's own is a record of who compacted, and no wish.
+        run_as: the user as ``site.run_as`` has decided; the entry's own only records who compacted.
     """
     return Route(
         pool=entry.pool or None,

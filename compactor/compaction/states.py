@@ -19,7 +19,7 @@ class State(enum.Enum):
     FAILED = "f"  #: verification or cleaning failed; CC_ERROR_MESSAGE says why
     DID_NOT_INITIATE = "a"  #: the initiator gave up on the table after too many failures; only in the history
     REFUSED = "c"  #: nothing to do, the table is gone, or it may not be compacted
-    ABORTED = "x"  #: taken off the queue by a person
+    ABORTED = "x"  #: taken off the queue by a user
 
     @property
     def label(self) -> str:
@@ -53,22 +53,22 @@ NEXT: Mapping[State, frozenset[State]] = MappingProxyType(
     }
 )
 TERMINAL = frozenset(state for state, following in NEXT.items() if not following)
-ENDED_BADLY = (_S.FAILED, _S.REFUSED, _S.ABORTED)  #: states after which the same may be asked for again
+ENDED_BADLY = (_S.FAILED, _S.REFUSED, _S.ABORTED)  #: states after which the same request may be made again
 
 
 class IllegalTransition(CompactorError):
     """An attempt to move a row to a state it cannot reach from its current one."""
 
 
-def check(entry_id: int, current: State, wanted: State) -> None:
+def check_transition(entry_id: int, current: State, target: State) -> None:
     """Checks that ``NEXT`` allows the move.
 
     Raises:
         IllegalTransition: it does not.
     """
-    if wanted not in NEXT[current]:
+    if target not in NEXT[current]:
         raise IllegalTransition(
-            f"compaction {entry_id}: {current.label} -> {wanted.label} is not allowed; allowed is "
+            f"compaction {entry_id}: {current.label} -> {target.label} is not allowed; allowed is "
             f"{', '.join(sorted(s.label for s in NEXT[current])) or 'nothing, it has ended'}"
         )
 
@@ -91,7 +91,7 @@ def parse_type(text: str) -> CompactionType:
     """Parses ``major``, ``minor`` or ``rebalance`` in any case.
 
     Raises:
-        Refused: ``text`` is none of them.
+        Refused: ``text`` is something else.
     """
     allowed = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE)
     for kind in allowed:

@@ -40,13 +40,13 @@ def parse_window(text: str) -> Window:
     Raises:
         BadSetting: the text has another form.
     """
-    found = _TEXT.fullmatch(text.strip())
-    if found is None:
+    match = _TEXT.fullmatch(text.strip())
+    if match is None:
         raise BadSetting(f"window {text!r}: wanted DAYS HH:MM-HH:MM, for example Mon-Fri 20:00-06:00")
-    first = _day(text, found["first"] or "mon")
-    last = _day(text, found["last"] or found["first"] or "sun")
+    first = _day(text, match["first"] or "mon")
+    last = _day(text, match["last"] or match["first"] or "sun")
     days = frozenset((first + step) % 7 for step in range((last - first) % 7 + 1))
-    return Window(days=days, begin=_minutes(text, found["from"]), end=_minutes(text, found["to"]))
+    return Window(days=days, begin=_minutes(text, match["from"]), end=_minutes(text, match["to"]))
 
 
 def _day(text: str, name: str) -> int:

@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
-from compactor.base.redaction import redact, secrets_in
+from compactor.base.redaction import find_secrets, redact
 from compactor.database.trouble import Trouble
 
 
@@ -61,7 +61,7 @@ def masked(url: URL) -> str:
 
 def secrets_of(url: URL) -> tuple[str, ...]:
     """Returns every password in ``url``, however short, because messages of the driver may repeat them."""
-    return secrets_in(_written(url))
+    return find_secrets(_written(url))
 
 
 def _written(url: URL) -> str:

@@ -1,5 +1,7 @@
-"""The doctor's list of checks, and those of this machine, our state and table properties. Nothing is written, and a check
-that fails is a finding, never a crash."""
+"""The doctor's list of checks, and the checks of this machine, our state, table properties and locations.
+
+Checks write nothing. A check that fails becomes a finding, never a crash.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,20 @@ from collections.abc import Callable, Iterator
 from compactor.base.errors import CompactorError
 from compactor.database import privileges
 from compactor.doctor import metastore_checks
-from compactor.doctor.files_and_metastore_check import check_agreement
 from compactor.doctor.log_in_check import check_log_in
-from compactor.doctor.overlapping_locations_check import check_ground
 from compactor.doctor.restored_database_check import check_memory
 from compactor.doctor.storage_checks import check_storage
+from compactor.initiator.candidate_scan import DISAGREEMENT
 from compactor.settings.precedence import with_table
 from compactor.site.finding import Finding, Level, first_few, ok
 from compactor.site.mode import Mode, loosest_mode
-from compactor.site.site import Site
+from compactor.site.site import Site, ground_of
+from compactor.state.seen_conditions import Wanted
 from compactor.state.state_tables import metadata
 from compactor.state.store import OwnState
 
 _JAVA = 17  #: the version that Spark 4 needs
+_MOST_DISAGREEMENTS = 100  #: that are read
 
 Check = Callable[[Site], Iterator[Finding]]
 
@@ -43,8 +46,8 @@ def doctor(site: Site) -> list[Finding]:
 
 
 def broken(subject: str, error: CompactorError) -> Finding:
-    """Returns the finding of a check that could not be made; the error's own words say what to do."""
-    return Finding(level=Level.FAIL, subject=subject, found=str(error), wanted="a check that can be made")
+    """Returns the finding of a check that could not run; the error says what to do."""
+    return Finding(level=Level.FAIL, subject=subject, found=str(error), wanted="a check that can run")
 
 
 def machine() -> Iterator[Finding]:
@@ -92,18 +95,18 @@ def _state(site: Site) -> Iterator[Finding]:
     yield Finding(
         level=Level.OK if loosest_mode(site.settings) is Mode.OBSERVE else Level.FAIL,
         subject="state",
-        found="none: nothing of our own is stored (decisions, batches, figures)",
-        wanted="a state_url, if decisions are to be recorded",
+        found="none: decisions, batches and figures are not stored",
+        wanted="a state_url, to record decisions",
         fix="set state_url, then `compactor state init`",
     )
 
 
 def _state_rights(state: OwnState) -> Finding:
-    """Returns whether our state can be written: every mode records what happened."""
+    """Checks that our state can be written; every mode records what happened."""
     return metastore_checks.write_access(
         state.database,
         privileges.missing(state.database, metadata.tables.values()),
-        well=ok("state", f"{state.database.url} has the schema of this release"),
+        success=ok("state", f"{state.database.url} has the schema of this release"),
         wanted="write access to the tables of our own state, and on PostgreSQL to their sequences",
         fix="grant this user the right to write them",
     )
@@ -124,14 +127,14 @@ def _properties(site: Site) -> Iterator[Finding]:
             subject="table properties",
             found=first_few(ignored),
             wanted="settings that a table may have",
-            fix="correct or unset them; `compactor explain DB.TABLE` lists all those of a table",
+            fix="correct or unset them; `compactor explain DB.TABLE` lists those of a table",
         )
     else:
         yield ok("table properties", "none is ignored")
 
 
 def _untouched(site: Site) -> Iterator[Finding]:
-    """Yields the transactional tables that are of a kind that is never touched."""
+    """Yields transactional tables of kinds that are never compacted."""
     refused = [why for table in site.metastore.catalog.tables() if table.is_transactional and (why := table.refusal())]
     if refused:
         yield Finding(
@@ -143,6 +146,52 @@ def _untouched(site: Site) -> Iterator[Finding]:
         )
     else:
         yield ok("tables left alone", "no transactional table is of a kind that is never compacted")
+
+
+def check_ground(site: Site) -> Iterator[Finding]:
+    """Yields findings on every overlap of tables and partitions, however locations are spelled (PROTOCOL 11.13).
+
+    A pass compares a partition only if something unusual lies near it.
+    """
+    overlaps = ground_of(site).everything()
+    if overlaps.refused:
+        yield Finding(
+            level=Level.FAIL,
+            subject="overlapping tables",
+            found=first_few(list(overlaps.refused.values())),
+            wanted="tables that have their directories to themselves; these are neither compacted nor cleaned",
+            fix="move one of each pair, or drop what is not needed; keep Hive's own compactor and cleaner away, too",
+        )
+    if overlaps.warned:
+        yield Finding(
+            level=Level.WARN,
+            subject="tables in plain tables",
+            found=first_few(list(overlaps.warned.values())),
+            wanted="transactional tables that no other table reads as plain files",
+            fix="give the plain table a directory of its own: its readers take deltas for rows, and a DROP may remove all",
+        )
+    if not overlaps.refused and not overlaps.warned:
+        yield ok("overlapping tables", "every transactional table has its directory to itself")
+
+
+def check_agreement(site: Site) -> Iterator[Finding]:
+    """Yields the tables whose files the initiator found to contradict the metastore (PROTOCOL 11)."""
+    if site.state is None:
+        return
+    wanted = Wanted(outcomes=(DISAGREEMENT,))
+    conditions = site.state.conditions.page(site.name, wanted, order="table", limit=_MOST_DISAGREEMENTS)
+    if not conditions:
+        yield ok("agreement", "the initiator found no files that contradict the metastore")
+        return
+    yield Finding(
+        level=Level.FAIL,
+        subject="agreement",
+        found=f"{site.state.conditions.count(site.name, wanted)} tables and partitions: "
+        + first_few([f"{condition.entity}: {condition.because}" for condition in conditions]),
+        wanted="files and a metastore that agree; nothing is compacted or removed there until they do",
+        fix="stop Hive's own compactor and cleaner; put the right database back, or decide about each directory: "
+        "compactor resolve DB.TABLE, or compactor metastore advance for all tables",
+    )
 
 
 CHECKS: tuple[tuple[str, Check], ...] = (

@@ -36,9 +36,9 @@ def check_database(site: Site) -> Iterator[Finding]:
 
 def check_clock(site: Site) -> Iterator[Finding]:
     before = time.time() * 1000
-    there = site.metastore.now_ms()
+    database_ms = site.metastore.now_ms()
     after = time.time() * 1000
-    skew = int(max(before - there, there - after, 0))
+    skew = int(max(before - database_ms, database_ms - after, 0))
     if skew <= _SKEW_MS:
         yield ok("clock", f"{skew} ms off the database's")
         return
@@ -52,19 +52,19 @@ def check_clock(site: Site) -> Iterator[Finding]:
 
 
 def check_rights(site: Site) -> Iterator[Finding]:
-    """Yields findings on the right to write. Mode observe only needs to read, as the other checks do."""
+    """Yields findings on the right to write, which every mode but observe needs."""
     mode = loosest_mode(site.settings)
-    named = f"{site.settings.mode}, from {site.settings.source('compactor.mode')}"
+    origin = f"{site.settings.mode}, from {site.settings.source('compactor.mode')}"
     databases = site.metastore.catalog.databases()
-    yield ok("mode", f"{named}; {_written_to(site, databases)}")
-    yield from _misspelt_modes(site, databases)
+    yield ok("mode", f"{origin}; {_describe_writable(site, databases)}")
+    yield from _check_names_of_modes(site, databases)
     if mode is Mode.OBSERVE:
         return
     database = site.metastore.database
     yield write_access(
         database,
         privileges.missing(database, site.metastore.dialect.transaction_tables),
-        well=ok("privileges", "this user may write to the database"),
+        success=ok("privileges", "this user may write to the database"),
         wanted=f"write access, which mode {mode.name.lower()} needs",
         fix="grant this user the right to write, or set compactor.mode to observe",
     )
@@ -73,11 +73,11 @@ def check_rights(site: Site) -> Iterator[Finding]:
 
 
 def _rights_on_statistics(site: Site) -> Iterator[Finding]:
-    """Yields a finding if compactions could not write statistics, which they do without."""
+    """Yields a warning if compactions may not write statistics; they run without them."""
     database = site.metastore.database
     if database.kind == "sqlite" or not site.settings.boolean("hive.compactor.gather.stats"):
         return
-    yield from _lacking(
+    yield from _warn_of_missing_rights(
         database,
         statistics.WRITTEN,
         subject="statistics",
@@ -87,21 +87,21 @@ def _rights_on_statistics(site: Site) -> Iterator[Finding]:
 
 
 def _rights_on_notifications(site: Site) -> Iterator[Finding]:
-    """Yields a finding if Hive keeps a notification log here and nothing could be written into it."""
+    """Yields a warning if Hive keeps a notification log here that this user may not write."""
     database = site.metastore.database
     with database.read() as conn:
         if not site.metastore.notifications.is_written(conn):
             return
-    yield from _lacking(
+    yield from _warn_of_missing_rights(
         database,
         notifications.WRITTEN,
         subject="notification log",
-        wanted="the right to write events, by which Impala's catalog learns of compactions and of what programs write",
+        wanted="the right to write events, from which Impala's catalog learns of compactions and of programs' writes",
         fix="grant it (docs/production.md), or REFRESH tables in Impala before the cleaner's grace period ends",
     )
 
 
-def _lacking(
+def _warn_of_missing_rights(
     database: Database,
     written: Iterable[tuple[Sequence[Table], Sequence[str]]],
     *,
@@ -109,33 +109,35 @@ def _lacking(
     wanted: str,
     fix: str,
 ) -> Iterator[Finding]:
-    """Yields a warning if this user lacks rights to write tables that compactions can do without."""
-    lacking = [
+    """Yields a warning if this user lacks rights on tables that compactions can do without."""
+    rights = [
         missing
         for tables, verbs in written
         for missing in privileges.missing(database, tables, verbs)
         if not missing.startswith("USAGE")
     ]
-    if lacking:
-        found = f"this user lacks {', '.join(lacking)}"
-        yield Finding(level=Level.WARN, subject=subject, found=found, wanted=wanted, fix=fix)
+    if rights:
+        problem = f"this user lacks {', '.join(rights)}"
+        yield Finding(level=Level.WARN, subject=subject, found=problem, wanted=wanted, fix=fix)
 
 
-def _misspelt_modes(site: Site, databases: Collection[str]) -> Iterator[Finding]:
-    """Yields a finding for each mode that the site's file gives to a database that is not there: misspelt, it leaves the
-    database that was meant with its metastore's mode."""
+def _check_names_of_modes(site: Site, databases: Collection[str]) -> Iterator[Finding]:
+    """Yields a warning for each name in ``database_modes`` that no database has.
+
+    Such a name is often misspelt. The database that was meant then keeps its metastore's mode.
+    """
     for word in without_match(site.settings.database_modes, databases):
         yield Finding(
             level=Level.WARN,
             subject="mode",
-            found=f"database_modes names {word}, and no database is called so{nearest(word, databases)}",
+            found=f"database_modes names {word}, but no database has that name{nearest(word, databases)}",
             wanted="the names, or patterns of names, of databases that exist",
-            fix="correct database_modes in compactor.toml; until then such a database has its metastore's mode",
+            fix="correct database_modes in compactor.toml; until then the database that was meant has its metastore's mode",
         )
 
 
-def _written_to(site: Site, databases: Mapping[str, Mapping[str, str]]) -> str:
-    """Returns in words which databases may be written to."""
+def _describe_writable(site: Site, databases: Mapping[str, Mapping[str, str]]) -> str:
+    """Describes which databases may be written to."""
     modes = modes_of_databases(site.settings, databases)
     if set(modes.values()) <= {Mode.OBSERVE}:
         return "no database may be written to"
@@ -145,53 +147,53 @@ def _written_to(site: Site, databases: Mapping[str, Mapping[str, str]]) -> str:
     return f"of {len(modes)} databases, these may be written to: {', '.join(open_to_us)}"
 
 
-def write_access(on: Database, missing: Collection[str], *, well: Finding, wanted: str, fix: str) -> Finding:
-    """Returns ``well`` if no right to write is ``missing``, else a failure."""
+def write_access(database: Database, missing: Collection[str], *, success: Finding, wanted: str, fix: str) -> Finding:
+    """Returns ``success`` if no right is ``missing``, otherwise a failure."""
     if not missing:
-        return well
-    found = f"{on.url}: this user lacks {first_few(list(missing))}"
-    return Finding(level=Level.FAIL, subject=well.subject, found=found, wanted=wanted, fix=fix)
+        return success
+    problem = f"{database.url}: this user lacks {first_few(list(missing))}"
+    return Finding(level=Level.FAIL, subject=success.subject, found=problem, wanted=wanted, fix=fix)
 
 
 def check_hive_roles(site: Site) -> Iterator[Finding]:
     roles = hive_roles(site)
-    acting = loosest_mode(site.settings)
-    if acting is Mode.CLEAN and (roles.cleaner_may_run or site.settings.boolean("hive.compactor.cleaner.on")):
+    mode = loosest_mode(site.settings)
+    if mode is Mode.CLEAN and (roles.cleaner_may_run or site.settings.boolean("hive.compactor.cleaner.on")):
         yield Finding(
             level=Level.WARN,
             subject="hive's cleaner",
             found=f"it seems to run here (leases: {', '.join(roles.leases) or 'none'})",
-            wanted="one cleaner, ours, whose gate is strict",
+            wanted="one cleaner: ours, which waits for every older transaction",
             fix="set metastore.compactor.cleaner.on=false in Hive, or compactor.mode to compact",
         )
-    elif acting >= Mode.REQUEST and roles.initiator_active:
+    elif mode >= Mode.REQUEST and roles.initiator_active:
         yield Finding(
             level=Level.WARN,
             subject="hive's initiator",
             found=f"it began a cycle at {roles.initiator_cycle} (epoch ms)",
-            wanted="one initiator; two are harmless, since a partition is queued once, but decide by different rules",
+            wanted="one initiator; two do no harm (a partition is queued only once) but decide by different rules",
             fix="set metastore.compactor.initiator.on=false in Hive, or compactor.mode to observe",
         )
     else:
         yield ok("hive's roles", "Hive's own roles do not interfere")
-    if acting >= Mode.COMPACT:
-        yield _protections(site, roles)
+    if mode >= Mode.COMPACT:
+        yield _check_protections(site, roles)
 
 
-def _protections(site: Site, roles: HiveRoles) -> Finding:
-    """Returns which protections hold although Hive's cleaner cannot be held back by us (PROTOCOL 7.5)."""
+def _check_protections(site: Site, roles: HiveRoles) -> Finding:
+    """Returns which protections hold while Hive's own cleaner may run (PROTOCOL 7.5)."""
     quarantine = site.settings.milliseconds("compactor.quarantine") > 0
     if not roles.cleaner_may_run and loosest_mode(site.settings) is Mode.CLEAN:
-        return ok("protections", "all hold: no cleaner of Hive's own was seen, only ours removes directories")
+        return ok("protections", "all hold: Hive's own cleaner was not seen, only ours removes directories")
     if not roles.cleaner_may_run:
         return Finding(
             level=Level.WARN,
             subject="protections",
-            found="no cleaner of Hive's own was seen, and ours removes nothing in mode compact: replaced directories stay",
+            found="Hive's own cleaner was not seen, and ours removes nothing in mode compact: replaced directories stay",
             wanted="one cleaner",
             fix="set compactor.mode to clean, or metastore.compactor.cleaner.on=true in Hive",
         )
-    holds, lost = _leases(site)
+    holds, lost = _what_holds_cleaner(site)
     lost += ["quarantine does not cover directories that Hive's cleaner removes"] if quarantine else []
     lost += ["removals by Hive's cleaner cannot be undone", "it forgets aborted transactions without a second look"]
     return Finding(
@@ -203,12 +205,12 @@ def _protections(site: Site, roles: HiveRoles) -> Finding:
     )
 
 
-def _leases(site: Site) -> tuple[list[str], list[str]]:
-    """Returns which transactions hold back Hive's cleaner, and which do not."""
+def _what_holds_cleaner(site: Site) -> tuple[list[str], list[str]]:
+    """Describes which transactions hold back Hive's cleaner, and which do not."""
     if site.goes_by_write_ids:
         return [], [
-            f"it goes by {_BY_WRITE_IDS} (hive.txn.use.minhistorywriteid is true): a query that began before a compaction "
-            "was committed does not hold it back, nor does a reader without such rows, as Trino is"
+            f"it looks at {_BY_WRITE_IDS} (hive.txn.use.minhistorywriteid is true): a query that began before a compaction "
+            "was committed does not hold it back, nor does a reader without such rows, such as Trino"
         ]
     if site.settings.boolean("hive.txn.use.minhistorylevel"):
         return [f"open transactions hold back Hive's cleaner by their rows of {_HISTORY}"], []
@@ -216,7 +218,7 @@ def _leases(site: Site) -> tuple[list[str], list[str]]:
 
 
 def check_growth(site: Site) -> Iterator[Finding]:
-    """Yields findings on the tables that housekeeping keeps small (with Hive's thresholds, where it has some)."""
+    """Yields findings on tables that housekeeping keeps small, with Hive's thresholds where they exist."""
     counts, settings = site.metastore.housekeeping.counts(), site.settings
     findings: list[Finding] = []
     for table, rows, what in (
@@ -228,10 +230,10 @@ def check_growth(site: Site) -> Iterator[Finding]:
         )
         if rows > warning:
             level = Level.FAIL if rows > error else Level.WARN
-            findings.append(_grown(level, table, rows, f"at most {warning} rows"))
+            findings.append(_growth_finding(level, table, rows, f"at most {warning} rows"))
     if counts.ended_transactions > _KEPT_TRANSACTIONS:
-        wanted = f"at most {_KEPT_TRANSACTIONS} ended transactions that left nothing behind"
-        findings.append(_grown(Level.WARN, "TXNS", counts.ended_transactions, wanted))
+        wanted = f"at most {_KEPT_TRANSACTIONS} ended transactions without anything to clean"
+        findings.append(_growth_finding(Level.WARN, "TXNS", counts.ended_transactions, wanted))
     if counts.stale_history:
         findings.append(
             Finding(
@@ -253,7 +255,7 @@ def check_growth(site: Site) -> Iterator[Finding]:
     yield from findings
 
 
-def _grown(level: Level, table: str, rows: int, wanted: str) -> Finding:
+def _growth_finding(level: Level, table: str, rows: int, wanted: str) -> Finding:
     return Finding(
         level=level,
         subject="housekeeping",
@@ -269,11 +271,11 @@ def check_queue(site: Site) -> Iterator[Finding]:
     now, settings = site.metastore.now_ms(), site.settings
     entries = site.metastore.entries.queue()
     lost = lost_workers.lost_requests(site)
-    for entry, because in lost:
+    for entry, reason in lost:
         yield Finding(
             level=Level.WARN,
             subject=f"compaction {entry.id}",
-            found=f"{entry.entity} is held by a lost worker: {because}",
+            found=f"{entry.entity} belongs to a lost worker: {reason}",
             wanted="a living worker",
             fix="the next pass of any of our roles takes it back (mode compact or clean)",
         )
@@ -282,34 +284,37 @@ def check_queue(site: Site) -> Iterator[Finding]:
         yield Finding(
             level=Level.FAIL,
             subject=f"compaction {entry.id}",
-            found=f"{entry.entity} is still held by {entry.worker_id}, but its transaction {entry.txn_id} is committed",
+            found=f"{entry.entity} is still marked as being worked on by {entry.worker_id}, but its transaction "
+            f"{entry.txn_id} is committed",
             wanted="a row that became ready for cleaning when its transaction committed",
             fix=f"check whether a directory ends in _v{entry.txn_id:07d}; restore the row from a backup, or delete it",
         )
-    cleaning = settings.milliseconds("hive.compactor.oldest.uncleaned.compaction.time.threshold")
-    old = [e for e in entries if e.state is State.READY_FOR_CLEANING and now - (e.commit_time or now) > cleaning]
+    cleaning_deadline = settings.milliseconds("hive.compactor.oldest.uncleaned.compaction.time.threshold")
+    old = [
+        e for e in entries if e.state is State.READY_FOR_CLEANING and now - (e.commit_time or now) > cleaning_deadline
+    ]
     if old:
         yield Finding(
             level=Level.WARN,
             subject="cleaning",
-            found=f"ready for cleaning for too long: {_named(old)}",
+            found=f"ready for cleaning for too long: {_list_entries(old)}",
             wanted="entries that are cleaned once their readers have ended, within "
             "hive.compactor.oldest.uncleaned.compaction.time.threshold",
             fix="`compactor show blockers` shows the transactions that hold them; make sure that a cleaner runs",
         )
-    waited = settings.milliseconds("hive.compactor.oldest.initiated.compaction.time.threshold.warning")
-    waiting = [e for e in entries if e.state is State.INITIATED and now - (e.enqueue_time or now) > waited]
+    deadline = settings.milliseconds("hive.compactor.oldest.initiated.compaction.time.threshold.warning")
+    waiting = [e for e in entries if e.state is State.INITIATED and now - (e.enqueue_time or now) > deadline]
     if waiting:
         yield Finding(
             level=Level.WARN,
             subject="requests",
-            found=f"waiting for a worker for too long: {_named(waiting)}",
+            found=f"waiting for a worker for too long: {_list_entries(waiting)}",
             wanted="requests that a worker takes within "
             "hive.compactor.oldest.initiated.compaction.time.threshold.warning",
             fix="make sure that a worker of their pool runs (`compactor show compactions` shows the pools)",
         )
     if not (old or waiting or lost or contradicting):
-        yield ok("queue", f"{len(entries)} entries, none of them stuck")
+        yield ok("queue", f"{len(entries)} entries, none is stuck")
 
 
 def _is_contradiction(site: Site, entry: Entry) -> bool:
@@ -317,26 +322,28 @@ def _is_contradiction(site: Site, entry: Entry) -> bool:
     return ours and entry.txn_id is not None and site.metastore.transactions.state(entry.txn_id) == txn_states.COMMITTED
 
 
-def _named(entries: list[Entry]) -> str:
+def _list_entries(entries: list[Entry]) -> str:
     return first_few([f"{entry.id} ({entry.entity})" for entry in entries])
 
 
 def check_transaction_manager(site: Site) -> Iterator[Finding]:
-    """Yields findings on a site whose Hive keeps no transactions. What is written nowhere is left out: the files of the
-    metastore need not have what Hive's sessions are configured with."""
+    """Warns if Hive's sessions are configured to run without transactions.
+
+    A setting that no file has is not judged: the metastore's files need not show how sessions are configured.
+    """
     manager, source = site.settings.raw("hive.txn.manager")
     locks, of_locks = site.settings.raw("hive.support.concurrency")
     if source != "default" and manager.rpartition(".")[2] != "DbTxnManager":
-        found = f"hive.txn.manager is {manager} (from {source})"
+        problem = f"hive.txn.manager is {manager} (from {source})"
     elif of_locks != "default" and not site.settings.boolean("hive.support.concurrency"):
-        found = f"hive.support.concurrency is {locks} (from {of_locks})"
+        problem = f"hive.support.concurrency is {locks} (from {of_locks})"
     else:
-        yield ok("transaction manager", "nothing says that Hive's sessions keep no transactions")
+        yield ok("transaction manager", "no configuration turns off the transactions of Hive's sessions")
         return
     yield Finding(
         level=Level.WARN,
         subject="transaction manager",
-        found=found,
+        found=problem,
         wanted="org.apache.hadoop.hive.ql.lockmgr.DbTxnManager and hive.support.concurrency=true: other sessions neither "
         "lock nor open transactions, and nothing protects the rows that they read or write",
         fix="set both in the hive-site.xml of every Hive that uses this metastore",
@@ -345,30 +352,30 @@ def check_transaction_manager(site: Site) -> Iterator[Finding]:
 
 def check_transactions(site: Site) -> Iterator[Finding]:
     now = site.metastore.now_ms()
-    opened = site.metastore.transactions.open_transactions()
+    open_transactions = site.metastore.transactions.open_transactions()
     longest = site.settings.milliseconds("hive.compactor.oldest.open.txn.threshold.warning")
-    long = [t for t in opened if now - t.started > longest]
-    if long:
+    overdue = [t for t in open_transactions if now - t.started > longest]
+    if overdue:
         yield Finding(
             level=Level.WARN,
             subject="transactions",
-            found="open for too long: " + first_few([f"{t.id} of {t.user}@{t.host}" for t in long]),
+            found="open for too long: " + first_few([f"{t.id} of {t.user}@{t.host}" for t in overdue]),
             wanted="transactions that end within hive.compactor.oldest.open.txn.threshold.warning; nothing they may read "
             "is cleaned until then",
             fix="end those clients, or `compactor abort transaction ID`",
         )
     else:
-        yield ok("transactions", f"{len(opened)} open, none for too long")
+        yield ok("transactions", f"{len(open_transactions)} open, none for too long")
     aborts = site.metastore.candidates.aborts()
     limit = site.settings.integer("hive.compactor.abortedtxn.threshold")
-    many = [f"{entity} ({found.count})" for entity, found in aborts.items() if found.count > limit]
+    many = [f"{entity} ({aborted.count})" for entity, aborted in aborts.items() if aborted.count > limit]
     if many:
         yield Finding(
             level=Level.WARN,
             subject="aborted transactions",
             found=f"more than {limit} in {first_few(sorted(many))}",
-            wanted="writers whose transactions commit; every snapshot carries the aborted ones along",
-            fix="look for a writer that keeps failing; the cleaner removes what it left",
+            wanted="writers whose transactions commit; every snapshot has to list the aborted ones",
+            fix="look for a writer that keeps failing; the cleaner removes its files",
         )
     else:
-        yield ok("aborted transactions", f"{sum(found.count for found in aborts.values())}, nowhere above {limit}")
+        yield ok("aborted transactions", f"{sum(aborted.count for aborted in aborts.values())}, nowhere above {limit}")

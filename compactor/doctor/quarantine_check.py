@@ -1,4 +1,4 @@
-"""The doctor's findings on quarantine: what it holds, what nobody erases, and stores that cannot keep anything."""
+"""The doctor's findings on quarantine: its size, overdue and unlisted directories, unsuitable stores."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MB = 1_000_000
 
 
 def quarantine_findings(site: Site, seen: Sequence[str], cannot_keep: Sequence[str]) -> Iterator[Finding]:
-    """Yields findings on quarantine; none where there never was any.
+    """Yields findings on quarantine; nothing where it was never used.
 
     Args:
-        seen: paths of the quarantines that a walk over all tables met.
+        seen: paths of the quarantines that a walk over all tables found.
         cannot_keep: locations where ``compactor.quarantine`` is set and the store has no directory rename.
     """
     if cannot_keep:
@@ -28,10 +28,10 @@ def quarantine_findings(site: Site, seen: Sequence[str], cannot_keep: Sequence[s
             wanted="a store with directory rename; in this one nothing is cleaned",
             fix=f"set the table's property {SETTING} to 0s, and rely on the store's own versions",
         )
-    listed = [] if site.state is None else site.state.quarantines.all(site.name)
+    quarantines = [] if site.state is None else site.state.quarantines.all(site.name)
     known = {
-        f"{one.location}/{Quarantine(entry_id=one.entry_id, is_erased=erased).name}"
-        for one in listed
+        f"{quarantine.location}/{Quarantine(entry_id=quarantine.entry_id, is_erased=erased).name}"
+        for quarantine in quarantines
         for erased in (False, True)
     }
     if strays := sorted(set(seen) - known):
@@ -40,18 +40,19 @@ def quarantine_findings(site: Site, seen: Sequence[str], cannot_keep: Sequence[s
             subject="quarantine",
             found=f"not listed in our state: {first_few(strays)}",
             wanted="quarantines that `compactor show quarantine` lists; nothing erases others",
-            fix="copied from another place, or the state was made again: remove them by hand once nobody wants them back",
+            fix="they were copied here, or the state was created again: remove them by hand once nobody needs them",
         )
-    if not listed:
+    if not quarantines:
         return
     now = site.metastore.now_ms()
-    late = [one for one in listed if one.names and one.until < now - _LATE_MS]
+    late = [quarantine for quarantine in quarantines if quarantine.names and quarantine.until < now - _LATE_MS]
     if late:
         yield Finding(
             level=Level.WARN,
             subject="quarantine",
-            found=f"{len(late)} quarantines are still there although their time is over, the first of {late[0].entity}",
+            found=f"{len(late)} quarantines are overdue, the first of {late[0].entity}",
             wanted="a housekeeper that erases them",
-            fix="`compactor run housekeeper --once` says why; no_cleanup, a mode below clean, or a mount that is away",
+            fix="`compactor run housekeeper --once` says why: no_cleanup, a mode below clean, or a missing mount",
         )
-    yield ok("quarantine", f"{len(listed)} quarantines, {sum(one.bytes for one in listed) // _MB} MB")
+    total_mb = sum(quarantine.bytes for quarantine in quarantines) // _MB
+    yield ok("quarantine", f"{len(quarantines)} quarantines, {total_mb} MB")

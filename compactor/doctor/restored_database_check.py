@@ -1,4 +1,4 @@
-"""The doctor's check of what is remembered of the metastore outside of its database (PROTOCOL 11.2)."""
+"""The doctor's check that the database is not an older copy: marks kept outside of it (PROTOCOL 11.2)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from compactor.site.site import Site
 
 
 def check_memory(site: Site) -> Iterator[Finding]:
-    acting = may_somewhere(site.settings, Mode.COMPACT)
+    may_write = may_somewhere(site.settings, Mode.COMPACT)
     memory = site.memory
     if memory is None:
         yield Finding(
-            level=Level.WARN if acting else Level.OK,
+            level=Level.WARN if may_write else Level.OK,
             subject="memory",
-            found="nothing is remembered of this metastore outside of its database, so one that is restored from a backup "
-            "is not noticed",
+            found="no marks of this metastore are kept outside of its database, so a restore of an "
+            "older one would go unnoticed",
             wanted="a folder that every process sees and that is not restored together with the database",
             fix="set compactor.memory, or warehouse under the metastore in compactor.toml",
         )
         return
     try:
-        found, files = doubt_of(site), memory.newest()
+        doubt, files = doubt_of(site), memory.newest()
     except StorageError as error:
         yield Finding(
             level=Level.FAIL,
@@ -36,21 +36,21 @@ def check_memory(site: Site) -> Iterator[Finding]:
             fix="make the store answer, or name another folder in compactor.memory",
         )
         return
-    if found is not None:
+    if doubt is not None:
         yield Finding(
             level=Level.FAIL,
             subject="restored metastore",
-            found=f"the database is older than what is remembered of it{behind(found)}: "
-            + first_few([str(one) for one in found.contradictions]),
-            wanted="a database that holds at least what is remembered; until then nothing is timed out, compacted, removed "
-            "or forgotten here",
+            found=f"the database is older than the marks that are kept outside of it{behind(doubt)}: "
+            + first_few([str(contradiction) for contradiction in doubt.contradictions]),
+            wanted="a database at least as new as its marks; until then nothing is timed out, compacted, "
+            "removed or forgotten here",
             fix="stop Hive's own compactor and cleaner; put the right database back, or `compactor metastore agree`",
         )
     elif not files:
-        yield ok("memory", f"nothing is remembered yet in {memory.place}; the next pass begins" if acting else _UNUSED)
+        yield ok("memory", f"{memory.place} has no marks yet; the next pass writes them" if may_write else _UNUSED)
     else:
         at = utc_text(max(file.token.at for file in files))
-        yield ok("memory", f"{memory.place} agrees with the database; its newest file is of {at}")
+        yield ok("memory", f"{memory.place} agrees with the database; its newest file is from {at}")
 
 
-_UNUSED = "nothing is remembered outside of the database in modes below compact"
+_UNUSED = "modes below compact keep no marks outside of the database"

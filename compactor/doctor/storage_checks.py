@@ -55,8 +55,7 @@ class _PathWalk:
 
 
 def check_storage(site: Site) -> Iterator[Finding]:
-    """Yields findings on locations, and on leftovers that nothing removes by itself, from one walk over all transactional
-    tables."""
+    """Walks over all transactional tables once; yields unusable locations, leftovers and malformed names."""
     tables = [t for t in site.metastore.catalog.tables() if t.is_transactional]
     walk = _PathWalk(tables=len(tables))
     for table in tables:
@@ -103,7 +102,7 @@ def _findings(walk: _PathWalk) -> Iterator[Finding]:
             level=Level.FAIL,
             subject="directory names",
             found=first_few(walk.malformed),
-            wanted="names of bases and deltas that Hive can read; nothing beside them is compacted or cleaned",
+            wanted="names of bases and deltas that Hive can read; nothing in the same directory is compacted or cleaned",
             fix="find out who wrote them and move them out of the table",
         )
 

@@ -12,7 +12,7 @@ from compactor.acid import txn_states
 from compactor.base.errors import LockNotGranted, NotFound
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.history_retention import SETTINGS, Policy, to_purge
+from compactor.compaction.history_retention import SETTINGS, RetentionPolicy, choose_purged
 from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.settings.precedence import Settings
@@ -203,7 +203,7 @@ def _find_outdated(site: Site, now_ms: int) -> list[int]:
     return [
         number
         for entity, entries in history.items()
-        for number in to_purge(entries, policies.policy_of(entity), now_ms)
+        for number in choose_purged(entries, policies.policy_of(entity), now_ms)
     ]
 
 
@@ -211,21 +211,21 @@ class _Policies:
     """The history policy of each table: the site's, unless parameters or an override differ."""
 
     def __init__(self, site: Site) -> None:
-        self._site, self._usual = site, Policy.of(site.settings)
+        self._site, self._usual = site, RetentionPolicy.from_settings(site.settings)
         self._own = site.metastore.catalog.tables_setting({name for key in SETTINGS for name in parameters_naming(key)})
         if site.state is not None:
             overrides = site.state.overrides
             self._own |= {
                 (override.database, override.table) for key in SETTINGS for override in overrides.of_key(site.name, key)
             }
-        self._known: dict[tuple[str, str], Policy] = {}
+        self._known: dict[tuple[str, str], RetentionPolicy] = {}
 
-    def policy_of(self, entity: Entity) -> Policy:
+    def policy_of(self, entity: Entity) -> RetentionPolicy:
         table = (entity.database, entity.table)
         if table not in self._own:
             return self._usual
         if table not in self._known:
-            self._known[table] = Policy.of(self._site.settings_of(entity))
+            self._known[table] = RetentionPolicy.from_settings(self._site.settings_of(entity))
         return self._known[table]
 
 

@@ -31,7 +31,7 @@ class Saving:
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
-        self._policy = Policy.of(scan.site.settings)
+        self._policy = Policy.from_settings(scan.site.settings)
         self._costs: Costs | None = None
         self._reads: ReadsADay | None = None
         self._wishes: list[Wish[Considered]] = []
@@ -91,14 +91,14 @@ class Saving:
         if self._reads is None:
             site = self._scan.site
             self._reads = ReadsADay.since(site.state, site.name, self._scan.now_ms, _LATELY)
-        return self._reads.of(considered.entity.database, considered.entity.table)
+        return self._reads.for_table(considered.entity.database, considered.entity.table)
 
     def _cost(self, location: str, kind: CompactionType, files: int, size: int) -> float:
         from compactor.insight.costs import Costs  # with numpy, which most passes do not need
         from compactor.insight.past_runs import store_of
 
         self._costs = self._costs or Costs(self._scan.site.state, self._scan.site.name)
-        return self._costs.of(store_of(location), kind, files=files, size=size)
+        return self._costs.estimate(store_of(location), kind, files=files, size=size)
 
     def _purse(self, now: int) -> Purse:
         state = self._scan.site.state

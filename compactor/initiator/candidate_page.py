@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
-from compactor.compaction.decision_reuse import Basis, Lasts, StoredDecision, Writes, decision_of
+from compactor.compaction.decision_reuse import Basis, Lasts, StoredDecision, Writes, restore_decision
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
 from compactor.initiator.candidate_scan import Considered, Scan
@@ -77,12 +77,12 @@ class CandidatePage:
             with failing_alone(".".join(name)):
                 if (surveyed := self._tables.load_table(Entity(database=name[0], table=name[1]))) is not None:
                     digests = TableDigests(self._scan, name, surveyed, self._writes[name])
-                    return self._by_digests(digests, portion.of(self._writes[name]))
+                    return self._by_digests(digests, portion.filter_partitions(self._writes[name]))
         except DatabaseUnavailable:
             raise
         except CompactorError as error:  # ``Scan.consider`` reports it
             log.debug("%s: %s", name, error)
-        partitions = portion.of(self._writes[name])
+        partitions = portion.filter_partitions(self._writes[name])
         entities = (Entity(database=name[0], table=name[1], partition=partition) for partition in partitions)
         return SortedOut(pending=[Pending(entity=entity) for entity in entities])
 
@@ -151,7 +151,7 @@ def _read_standing(scan: Scan, entities: Sequence[Entity]) -> dict[Entity, Consi
             entity=entity,
             outcome=row.outcome,
             because=row.because,
-            decision=decision_of(row.outcome, row.because, row.flips),
+            decision=restore_decision(row.outcome, row.because, row.flips),
             stands=True,
         )
         for entity, row in seen.items()

@@ -15,8 +15,8 @@ from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.decision_reuse import Basis, Lasts
-from compactor.compaction.disagreement import Numbers, doubts
-from compactor.compaction.eligibility import Candidate, Eligible, Skipped, eligible
+from compactor.compaction.disagreement import Numbers, find_doubts
+from compactor.compaction.eligibility import Candidate, Eligible, Skipped, check_eligibility
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.health import Condition
 from compactor.compaction.states import State
@@ -57,7 +57,7 @@ class Considered:
     def condition(self) -> Condition | None:
         """The figures of the directory; None if it was not listed."""
         listed = self.decision or self.measured
-        return None if listed is None else Condition.of(listed.numbers)
+        return None if listed is None else Condition.from_numbers(listed.numbers)
 
     def as_decided(self, role: str) -> Decided:
         """Returns the decision as our state keeps it, made in a pass of ``role``."""
@@ -192,8 +192,8 @@ class Scan:
         return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision, lasts=lasts)
 
     def verdict(self, entity: Entity, surveyed: SurveyedTable | None, settings: Settings) -> Eligible | Skipped:
-        """Returns whether an entity is considered; see ``eligible``."""
-        return eligible(self._candidate(entity, surveyed, settings), settings, self.now_ms)
+        """Returns whether an entity is considered; see ``check_eligibility``."""
+        return check_eligibility(self._candidate(entity, surveyed, settings), settings, self.now_ms)
 
     def _candidate(self, entity: Entity, surveyed: SurveyedTable | None, settings: Settings) -> Candidate:
         table = surveyed.table if surveyed else None
@@ -235,7 +235,7 @@ class Scan:
         self._must_agree(entity, surveyed, listing.directories)
         directory = acid_directory(listing, surveyed.write_ids, self.txns)
         inserts = surveyed.table.is_insert_only
-        facts = Facts.of(
+        facts = Facts.from_directory(
             directory,
             held=self._count_held(surveyed, directory),
             aborts=count,
@@ -267,7 +267,7 @@ class Scan:
             compactions=self._compactions,
             has_visibility=self.site.metastore.dialect.layout.has_visibility,
         )
-        if next(doubts(names, known), None) is not None:
+        if next(find_doubts(names, known), None) is not None:
             AllocatedIds(self.site, [surveyed.table], names).must_explain(self.site.target(entity), names)
 
     def _count_held(self, surveyed: SurveyedTable, directory: AcidDirectory) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from compactor.compaction.decision import AbortCleanup
 from compactor.compaction.entry import Entity
-from compactor.compaction.portions import Portion, portions
+from compactor.compaction.portions import Portion, split_portions
 from compactor.initiator import garbage_collection, outdated, unrecorded
 from compactor.initiator.budget import Saving, without_cost
 from compactor.initiator.candidate_page import CandidatePage
@@ -104,7 +104,7 @@ def initiate(site: Site) -> InitiatorPass:
 def _pages(scan: Scan, cursor: Entity | None) -> Iterator[tuple[Portion, CandidatePage]]:
     """Yields all candidates in the order of the pass, in portions with the data of their tables."""
     first: CandidatePage | None = None
-    for portion in portions(scan.candidate_tables(), cursor):
+    for portion in split_portions(scan.candidate_tables(), cursor):
         with garbage_collection.waiting():
             page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
         first = page if portion.after is not None else first  # the other half of the first table comes last

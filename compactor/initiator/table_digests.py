@@ -7,13 +7,13 @@ from functools import cached_property
 
 from compactor.compaction.decision_reuse import (
     Digests,
-    Moving,
+    EntityInputs,
     StoredDecision,
     TableInputs,
     Writes,
-    open_digest,
-    queued_states,
-    verdict_text,
+    describe_verdict,
+    digest_open_ids,
+    list_queued_states,
 )
 from compactor.compaction.entry import Entity
 from compactor.initiator.candidate_scan import Scan
@@ -56,20 +56,20 @@ class TableDigests:
         ended, writes, places = self._ended, self._writes, self._surveyed.partitions
         for partition in partitions:
             place = places.get(partition) if partition is not None else None
-            moving = None if self._is_ordinary(partition, place) else self._moving(partition)
+            extra = None if self._is_ordinary(partition, place) else self._entity_inputs(partition)
             where = None if place is None else (place.id, place.location)
-            yield partition, digests.of(writes[partition], where, ended.get(partition, _NOTHING).newest, moving)
+            yield partition, digests.for_entity(writes[partition], where, ended.get(partition, _NOTHING).newest, extra)
 
     def stands(self, known: StoredDecision, digest: str) -> bool:
         """Returns true if the decision of an earlier pass stands."""
-        if not known.stands(digest, self._newest, self._looked_after):
+        if not known.still_holds(digest, self._newest, self._looked_after):
             return False
         return known.open is None or known.open == self.open
 
     @cached_property
     def open(self) -> str:
         """The digest of the table's open and aborted write IDs."""
-        return open_digest(self._surveyed.write_ids)
+        return digest_open_ids(self._surveyed.write_ids)
 
     def _inputs(self) -> TableInputs:
         table, metastore = self._surveyed.table, self._scan.site.metastore
@@ -94,17 +94,17 @@ class TableDigests:
     def _is_ordinary(self, partition: str | None, place: PartitionPlace | None) -> bool:
         return self._is_clear and place is not None and not place.sort_columns and partition not in self._unusual
 
-    def _moving(self, partition: str | None) -> Moving:
+    def _entity_inputs(self, partition: str | None) -> EntityInputs:
         scan, entity = self._scan, self.entity(partition)
-        return Moving(
+        return EntityInputs(
             verdict=self._verdict(partition),
-            queued=queued_states(scan.queued(entity)),
+            queued=list_queued_states(scan.queued(entity)),
             aborts=_figures(scan.aborts_of(entity)),
             has_old_abort=scan.has_old_abort(entity, self._surveyed.settings),
         )
 
     def _verdict(self, partition: str | None) -> str:
-        return verdict_text(self._scan.verdict(self.entity(partition), self._surveyed, self._surveyed.settings))
+        return describe_verdict(self._scan.verdict(self.entity(partition), self._surveyed, self._surveyed.settings))
 
 
 def _figures(aborts: Aborted | None) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
-"""Arrivals of deltas in a table or partition, inferred from what was found at each look at it and what each run read. Pure.
+"""Infers when deltas arrived in a table or partition, from the initiator's looks and the runs' inputs. Pure.
 
-Nobody tells when a delta was written: it is there at one look and was not at the one before, or a run merged it in between.
+Nothing records when a delta was written. It appears between two looks, or a run merges it before the next look.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The directories that a reader meets: deltas, and bytes of them, of the delete deltas among them and of the base."""
+    """The directories that a reader opens: the number of deltas, and the bytes of deltas, delete deltas and base."""
 
     deltas: int = 0
     delta_bytes: int = 0
@@ -23,7 +23,7 @@ class Content:
         return self.deltas + (self.base_bytes > 0)
 
     def plus(self, arrival: Arrival) -> Content:
-        """Returns the content after something was written."""
+        """Returns the content after ``arrival`` was written."""
         return replace(
             self,
             deltas=self.deltas + arrival.deltas,
@@ -32,7 +32,7 @@ class Content:
         )
 
     def merged(self, *, major: bool, keeps: float) -> Content:
-        """Returns the content after a compaction; of each byte that it reads, ``keeps`` are written."""
+        """Returns the content after a compaction that writes ``keeps`` bytes for each byte it reads."""
         if major:
             return Content(base_bytes=round(keeps * (self.base_bytes + self.delta_bytes)))
         return replace(
@@ -55,8 +55,10 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """A look at ``at``, and what was found. ``is_due`` says that it asked for a compaction; ``no_minor``, that a minor one
-    was due but cannot be made of such files."""
+    """A look of the initiator at ``at`` (epoch ms) and the content that it saw.
+
+    ``is_due``: it requested a compaction. ``no_minor``: a minor one was due, but these files do not allow it.
+    """
 
     at: int
     content: Content
@@ -66,7 +68,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A run: when it began and ended, what it read and wrote, and the core-seconds that it took."""
+    """A run: its begin and end (epoch ms), input, output and core-seconds."""
 
     began: int
     ended: int
@@ -79,7 +81,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """All that is recorded of one table or partition, in the order of time; ``reads`` are those of its table on a day."""
+    """The records of one table or partition, oldest first. ``reads`` is the number of reads of its table a day."""
 
     looks: Sequence[Looked]
     runs: Sequence[Ran] = ()
@@ -87,50 +89,52 @@ class Recorded:
 
     @property
     def begin(self) -> Looked:
-        """The first look: what was there before is not told."""
+        """The first look; the content before it is unknown."""
         return self.looks[0]
 
 
 def happened(recorded: Recorded) -> Iterator[tuple[int, Content]]:
-    """Yields what was there from which time on, by looks and by the ends of runs."""
-    for at, _, _, after in _steps(recorded):
+    """Yields the content from each look and each end of a run on."""
+    for at, _, _, after in _replay_events(recorded):
         yield at, after
 
 
 def arrivals(recorded: Recorded) -> list[Arrival]:
-    """Returns what was written after the first look, in the order of time."""
-    found = (
-        _merged(one, before) if isinstance(one, Ran) else _seen(one, before) for _, one, before, _ in _steps(recorded)
-    )
-    return sorted((arrival for arrival in found if arrival.deltas > 0), key=lambda arrival: arrival.at)
+    """Returns what was written after the first look, oldest first."""
+    results = []
+    for _, event, before, _ in _replay_events(recorded):
+        arrival = _arrived_before_run(event, before) if isinstance(event, Ran) else _arrived_before_look(event, before)
+        if arrival.deltas > 0:
+            results.append(arrival)
+    return sorted(results, key=lambda arrival: arrival.at)
 
 
-def _steps(recorded: Recorded) -> Iterator[tuple[int, Looked | Ran, Content, Content]]:
-    """Yields each look and each end of a run with its time, and what was known to be there before it and after."""
+def _replay_events(recorded: Recorded) -> Iterator[tuple[int, Looked | Ran, Content, Content]]:
+    """Yields each look and each end of a run: its time, and the known content before and after it."""
     begin = recorded.begin
     events: list[tuple[int, Looked | Ran]] = [(look.at, look) for look in recorded.looks]
     events += [(run.ended, run) for run in recorded.runs if run.began >= begin.at]
-    there = begin.content
-    for at, one in sorted(events, key=lambda event: (event[0], isinstance(event[1], Looked))):
-        after = one.content if isinstance(one, Looked) else _after(one, there)
-        yield at, one, there, after
-        there = after
+    content = begin.content
+    for at, event in sorted(events, key=lambda timed: (timed[0], isinstance(timed[1], Looked))):
+        after = event.content if isinstance(event, Looked) else _content_after(event, content)
+        yield at, event, content, after
+        content = after
 
 
-def _seen(look: Looked, before: Content) -> Arrival:
+def _arrived_before_look(look: Looked, before: Content) -> Arrival:
     size = max(0, look.content.delta_bytes - before.delta_bytes)
     deletes = min(size, max(0, look.content.delete_bytes - before.delete_bytes))
     return Arrival(at=look.at, deltas=look.content.deltas - before.deltas, bytes=size, delete_bytes=deletes)
 
 
-def _merged(run: Ran, before: Content) -> Arrival:
-    """Returns what a run merged and no look had shown: it was there when the run began."""
+def _arrived_before_run(run: Ran, before: Content) -> Arrival:
+    """Returns what a run merged although no look had shown it: it was there when the run began."""
     known = before.delta_bytes + (before.base_bytes if run.major else 0)
     deltas = run.directories_read - (before.directories if run.major else before.deltas)
     return Arrival(at=run.began, deltas=deltas, bytes=max(0, run.bytes_read - known))
 
 
-def _after(run: Ran, before: Content) -> Content:
+def _content_after(run: Ran, before: Content) -> Content:
     if run.major:
         return Content(base_bytes=run.bytes_written)
     return replace(
@@ -139,16 +143,16 @@ def _after(run: Ran, before: Content) -> Content:
 
 
 def keeps(runs: Sequence[Ran], default: Mapping[bool, float]) -> dict[bool, float]:
-    """Returns how many bytes became of one that was read, by major or not."""
+    """Returns the bytes written for each byte read, by major (True) and minor (False)."""
     return {major: _ratio(runs, major, "bytes_written", default[major]) for major in (True, False)}
 
 
 def core_seconds_a_byte(runs: Sequence[Ran], default: Mapping[bool, float]) -> dict[bool, float]:
-    """Returns the core-seconds for each byte that was read, by major or not."""
+    """Returns the core-seconds for each byte read, by major (True) and minor (False)."""
     return {major: _ratio(runs, major, "core_seconds", default[major]) for major in (True, False)}
 
 
-def _ratio(runs: Sequence[Ran], major: bool, of: str, default: float) -> float:
-    these = [run for run in runs if run.major is major]
-    read = sum(run.bytes_read for run in these)
-    return sum(getattr(run, of) for run in these) / read if read else default
+def _ratio(runs: Sequence[Ran], major: bool, figure: str, default: float) -> float:
+    same_kind = [run for run in runs if run.major is major]
+    read = sum(run.bytes_read for run in same_kind)
+    return sum(getattr(run, figure) for run in same_kind) / read if read else default

@@ -1,4 +1,4 @@
-"""The core-seconds that a compaction will take, of which only the figures of a look at its directory are known."""
+"""Estimates the core-seconds of a compaction from a look at its directory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from compactor.state.store import OwnState
 
 
 class Costs:
-    """Estimates by the runs that have ended, read once for each store."""
+    """Estimates from the runs that have ended, read once for each store."""
 
     def __init__(self, state: OwnState | None, metastore: str) -> None:
         self._state, self._metastore = state, metastore
         self._known: dict[str, tuple[Estimator, float]] = {}
 
-    def of(self, store: str, kind: CompactionType, *, files: int, size: int) -> float:
-        """Returns the core-seconds expected of a compaction of ``size`` bytes in ``files``; as many of them are copied as of
-        the runs before."""
+    def estimate(self, store: str, kind: CompactionType, *, files: int, size: int) -> float:
+        """Returns the expected core-seconds of compacting ``size`` bytes in ``files``.
+
+        Assumes that the same share of bytes is copied as in earlier runs.
+        """
         if store not in self._known:
             past = past_runs(self._state, self._metastore, store)
             self._known[store] = Estimator(past), _copied_share(past)
@@ -32,5 +34,6 @@ class Costs:
 
 
 def _copied_share(past: list[Past]) -> float:
-    copied = sum(one.work.bytes_copied for one in past)
-    return copied / every if (every := copied + sum(one.work.bytes_reencoded for one in past)) else 1.0
+    copied = sum(run.work.bytes_copied for run in past)
+    total = copied + sum(run.work.bytes_reencoded for run in past)
+    return copied / total if total else 1.0

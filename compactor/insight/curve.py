@@ -1,4 +1,4 @@
-"""A number that changes with time, as a curve of its means over equal parts of the time. Pure."""
+"""A number that changes over time, as a curve of means over equal parts of the time. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ PARTS = 96  #: of the time; as many as a plot shows
 
 @dataclass(slots=True)
 class Curve:
-    """The mean of many values over time, from ``begin`` to ``end`` (epoch ms), in ``PARTS`` equal parts. Without an end
-    nothing is kept."""
+    """The mean of many values over time, from ``begin`` to ``end`` (epoch ms), in ``PARTS`` equal parts.
+
+    A curve without an end keeps nothing.
+    """
 
     begin: int = 0
     end: int = 0
@@ -32,7 +34,7 @@ class Curve:
                 self._times[part] += time
 
     def points(self) -> list[tuple[int, float]]:
-        """Returns the middle of each part of which anything is known (epoch ms), with the mean of the values then."""
+        """Returns the middle of each part with values (epoch ms), with their mean."""
         width = (self.end - self.begin) / PARTS
         return [
             (round(self.begin + (part + 0.5) * width), total / time)

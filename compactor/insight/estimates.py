@@ -1,8 +1,8 @@
-"""The time that a compaction will take, from the figures of runs that have ended. Pure.
+"""Estimates the time of a compaction from the figures of earlier runs. Pure.
 
-A run takes something for itself, and then for each file, each byte copied and each byte re-encoded; how much of each is
-fitted to the newest runs over the same store, so that the error in proportion is least. The slow run among many weighs
-little. Runs that went together wait for each other: each is taken to have done the work of all of them.
+The time is a sum: a constant, and a rate for each file, each byte copied and each byte re-encoded. The rates are fitted to
+the newest runs over the same store, so that the relative error is least; outliers weigh little. Runs that went together wait
+for each other, so each counts as the work of all of them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from statistics import median
 
 import numpy as np
 
-#: Runs that are looked at, and how few of a kind say nothing.
+#: Runs that are looked at, and the least number of similar runs for an estimate.
 NEWEST, FEWEST = 200, 5
-_ROUNDS = 8  #: of weighing the errors anew
-_CLOSE = 0.05  #: an error in proportion that is as good as none
-_OUTER = (0.1, 0.9)  #: quantiles of earlier runs between which the next one is expected
+_ROUNDS = 8  #: of reweighting the errors
+_CLOSE = 0.05  #: a relative error that counts as none
+_OUTER = (0.1, 0.9)  #: quantiles of earlier runs; the next one is expected between them
 _LEAST_S = 0.001
 
 _Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -26,10 +26,10 @@ _Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """The work of a compaction: bytes of its input that are copied and re-encoded, and files that it opens.
+    """The work of a compaction: files to open, and bytes to copy and to re-encode.
 
-    ``store`` is the scheme of its location, ``type`` that of Hive. ``together`` is the number of entries that its worker
-    takes at once.
+    ``store`` is the scheme of its location, such as ``hdfs``; ``type`` is Hive's. ``together`` is the number of entries that
+    its worker takes at once.
     """
 
     store: str
@@ -44,14 +44,16 @@ class Work:
         """The parts that time is spent on: the run itself, files, MB copied, MB re-encoded."""
         return (
             1.0,
-            *(self.together * one for one in (self.files, self.bytes_copied / 1e6, self.bytes_reencoded / 1e6)),
+            *(self.together * part for part in (self.files, self.bytes_copied / 1e6, self.bytes_reencoded / 1e6)),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """A run that has ended: seconds from its claim to its commit, core-seconds spent (None: not counted), and bytes written
-    that were not copied."""
+    """A run that has ended. ``seconds`` is the time from its claim to its commit.
+
+    ``core_seconds`` is None if they were not measured. ``bytes_encoded`` are the bytes written that were not copied.
+    """
 
     work: Work
     seconds: float
@@ -61,8 +63,10 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The expectation of a compaction, from ``runs`` runs like it: seconds, of which four runs in five were between ``low``
-    and ``high``; core-seconds and bytes written, None where no run says so."""
+    """The estimate of a compaction from ``runs`` similar ones.
+
+    Four out of five runs took between ``low`` and ``high`` seconds. ``core_seconds`` is None if no run measured them.
+    """
 
     runs: int
     seconds: float
@@ -76,7 +80,7 @@ class Estimate:
 
 
 class Estimator:
-    """Estimates from some runs that have ended. Each kind of work is fitted once."""
+    """Estimates from earlier runs. Each kind of work is fitted once."""
 
     def __init__(self, past: Sequence[Past]) -> None:
         """Takes the runs, newest first."""
@@ -84,18 +88,18 @@ class Estimator:
         self._models: dict[tuple[str, str], _Model | None] = {}
 
     def estimate(self, work: Work) -> Estimate | None:
-        """Returns what is expected of ``work``; None if there are too few runs like it to say."""
+        """Returns the estimate of ``work``; None if there are too few similar runs."""
         key = (work.store, work.type)
         if key not in self._models:
-            like = _like(work, self._past)
-            self._models[key] = _Model.of(like) if len(like) >= FEWEST else None
+            like = _find_like(work, self._past)
+            self._models[key] = _Model.fit(like) if len(like) >= FEWEST else None
         model = self._models[key]
         return None if model is None else model.estimate(work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Model:
-    """The fitted figures: rates in seconds, rates in core-seconds, and how runs differed from it."""
+    """The fitted rates in seconds and in core-seconds, and how far runs differed from them."""
 
     runs: int
     rates: _Array
@@ -105,20 +109,20 @@ class _Model:
     shrinks_to: float
 
     @classmethod
-    def of(cls, like: Sequence[Past]) -> _Model:
-        rates = _fitted([(one.work.parts, one.seconds) for one in like])
-        ratios = [one.seconds / _time(one.work, rates) for one in like]
+    def fit(cls, like: Sequence[Past]) -> _Model:
+        rates = _fit_rates([(past.work.parts, past.seconds) for past in like])
+        ratios = [past.seconds / _time(past.work, rates) for past in like]
         low, high = np.quantile(ratios, _OUTER)
-        alone = [
-            (replace(one.work, together=1).parts, one.core_seconds) for one in like if one.core_seconds is not None
+        single_runs = [
+            (replace(past.work, together=1).parts, past.core_seconds) for past in like if past.core_seconds is not None
         ]
         return cls(
             runs=len(like),
             rates=rates,
-            core_rates=_fitted(alone) if len(alone) >= FEWEST else None,
+            core_rates=_fit_rates(single_runs) if len(single_runs) >= FEWEST else None,
             low=min(1.0, float(low)),
             high=max(1.0, float(high)),
-            shrinks_to=_shrinking(like),
+            shrinks_to=_shrink_factor(like),
         )
 
     def estimate(self, work: Work) -> Estimate:
@@ -135,25 +139,25 @@ class _Model:
 
 
 def relative_error(expected: float, seconds: float) -> float:
-    """Returns the error of an estimate in proportion to what a run took."""
+    """Returns the error of an estimate, relative to the time that the run took."""
     return abs(expected - seconds) / max(seconds, _LEAST_S)
 
 
 def median_error(expected: Sequence[tuple[float, float]]) -> float | None:
-    """Returns the median of the errors of (expected, taken); None if there is no estimate among them."""
-    return median(relative_error(*one) for one in expected) if expected else None
+    """Returns the median relative error of pairs of (expected, taken) seconds; None without any."""
+    return median(relative_error(*pair) for pair in expected) if expected else None
 
 
-def _like(work: Work, past: Sequence[Past]) -> list[Past]:
-    """Returns runs over the same store: those of the same type if these are enough."""
-    there = [one for one in past if one.work.store == work.store]
-    same = [one for one in there if one.work.type == work.type]
-    return (same if len(same) >= FEWEST else there)[:NEWEST]
+def _find_like(work: Work, past: Sequence[Past]) -> list[Past]:
+    """Returns runs over the same store, only those of the same type if there are enough."""
+    same_store = [run for run in past if run.work.store == work.store]
+    same_type = [run for run in same_store if run.work.type == work.type]
+    return (same_type if len(same_type) >= FEWEST else same_store)[:NEWEST]
 
 
-def _shrinking(like: Sequence[Past]) -> float:
-    """Returns how many bytes become of one that is re-encoded."""
-    ratios = [one.bytes_encoded / one.work.bytes_reencoded for one in like if one.work.bytes_reencoded]
+def _shrink_factor(like: Sequence[Past]) -> float:
+    """Returns the bytes written for each byte re-encoded."""
+    ratios = [past.bytes_encoded / past.work.bytes_reencoded for past in like if past.work.bytes_reencoded]
     return median(ratios) if ratios else 1.0
 
 
@@ -161,33 +165,35 @@ def _time(work: Work, rates: _Array) -> float:
     return max(_LEAST_S, float(np.dot(work.parts, rates)))
 
 
-def _fitted(samples: Sequence[tuple[tuple[float, ...], float]]) -> _Array:
-    """Returns the time for one of each part with which samples of parts and time have the least errors in proportion."""
+def _fit_rates(samples: Sequence[tuple[tuple[float, ...], float]]) -> _Array:
+    """Returns the time for one unit of each part that minimizes the relative errors of the samples."""
     taken = np.array([max(seconds, _LEAST_S) for _, seconds in samples])
-    parts = np.array([one for one, _ in samples]) / taken[:, None]
+    parts = np.array([parts for parts, _ in samples]) / taken[:, None]
     weights = np.ones(len(samples))
     rates = np.zeros(parts.shape[1])
     for _ in range(_ROUNDS):
-        rates = _non_negative(parts, weights)
+        rates = _solve_non_negative(parts, weights)
         weights = 1 / np.maximum(np.abs(1 - parts @ rates), _CLOSE)
     return rates
 
 
-def _non_negative(parts: _Array, weights: _Array) -> _Array:
-    """Returns the rates, none below zero, with which ``parts`` come closest to 1 each. There are so few parts that every
-    choice of those that take any time is tried."""
+def _solve_non_negative(parts: _Array, weights: _Array) -> _Array:
+    """Returns the non-negative rates with which ``parts`` come closest to 1 each.
+
+    There are so few parts that every subset with positive rates is tried.
+    """
     scale = np.maximum(np.abs(parts).max(axis=0), 1e-300)
     scaled = parts / scale
     gram, ones = (scaled * weights[:, None]).T @ scaled, weights @ scaled
     best, least = np.zeros(parts.shape[1]), 0.0
-    every = range(parts.shape[1])
-    for chosen in map(list, chain.from_iterable(combinations(every, n) for n in range(1, len(every) + 1))):
-        found = np.linalg.lstsq(gram[np.ix_(chosen, chosen)], ones[chosen], rcond=1e-9)[0]
-        if (found < 0).any():
+    indices = range(parts.shape[1])
+    for chosen in map(list, chain.from_iterable(combinations(indices, n) for n in range(1, len(indices) + 1))):
+        solution = np.linalg.lstsq(gram[np.ix_(chosen, chosen)], ones[chosen], rcond=1e-9)[0]
+        if (solution < 0).any():
             continue
-        loss = found @ gram[np.ix_(chosen, chosen)] @ found - 2 * ones[chosen] @ found
+        loss = solution @ gram[np.ix_(chosen, chosen)] @ solution - 2 * ones[chosen] @ solution
         if loss < least - 1e-12:
             best, least = np.zeros(parts.shape[1]), loss
-            best[chosen] = found
+            best[chosen] = solution
     rates: _Array = best / scale
     return rates

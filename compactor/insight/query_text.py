@@ -1,4 +1,4 @@
-"""Tells which queries are alike: the same text but for its constants, blanks and comments, over the same tables. Pure."""
+"""Recognizes like queries: same tables, and same text except for constants, blanks and comments. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import re
 from collections.abc import Collection
 
-MOST_TEXT = 100_000  #: characters that are looked at; queries that begin alike for so long are alike
+MOST_TEXT = 100_000  #: characters that are compared; the rest of a query does not count
 _SIZE = 16  #: bytes of a digest
-#: What is not closed lasts to the end, so that no text takes longer than its length.
+#: An unclosed quote or comment lasts to the end of the text, so that matching takes linear time.
 _PARTS = re.compile(
     r"""(?P<text>'(?:[^'\\]|\\.|'')*(?:'|\Z))
       | (?P<quoted>"(?:[^"\\]|\\.|"")*(?:"|\Z))
@@ -23,11 +23,11 @@ _PARTS = re.compile(
 _CONSTANT = "?"
 
 
-def normalised(sql: str, *, quotes_are_text: bool) -> str:
+def normalise_query(sql: str, *, quotes_are_text: bool) -> str:
     """Returns a query without its constants, blanks and comments, words in lower case.
 
     Args:
-        quotes_are_text: true where double quotes hold a constant, as in Hive; else they hold a name.
+        quotes_are_text: true where double quotes hold a constant, as in Hive; otherwise they hold a name.
     """
     constants = {"text", "number", *(["quoted"] if quotes_are_text else [])}
     parts = []
@@ -40,7 +40,7 @@ def normalised(sql: str, *, quotes_are_text: bool) -> str:
     return re.sub(r"\?(?: , \?)+", "?", " ".join(parts)).rstrip("; ")
 
 
-def likeness(sql: str, tables: Collection[tuple[str, str]], *, quotes_are_text: bool) -> str:
-    """Returns a digest that like queries share, and from which no text can be read."""
-    alike = json.dumps([normalised(sql, quotes_are_text=quotes_are_text), sorted(tables)])
+def digest_likeness(sql: str, tables: Collection[tuple[str, str]], *, quotes_are_text: bool) -> str:
+    """Returns a digest that like queries share and that does not reveal their text."""
+    alike = json.dumps([normalise_query(sql, quotes_are_text=quotes_are_text), sorted(tables)])
     return hashlib.blake2b(alike.encode(errors="surrogatepass"), digest_size=_SIZE).hexdigest()

@@ -1,5 +1,7 @@
-"""Reads what other programs tell of the queries that they ran: Trino's HTTP event listener, HiveServer2's query history
-(HIVE-28095), and plain records. Pure: strangers' texts in, checked values out; no query's text and no person's name is kept.
+"""Reads the events of queries that other programs ran.
+
+Formats are those of Trino's HTTP event listener and of HiveServer2's query history (HIVE-28095), and plain records. Pure:
+takes untrusted texts and returns checked values. It keeps neither a query's text nor a user's name.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from typing import Any
 
 from compactor.base.errors import BadFile
 from compactor.base.utc import utc_text
-from compactor.insight.query_text import likeness
+from compactor.insight.query_text import digest_likeness
 
-MOST_BYTES = 4_000_000  #: of one event; Trino's hold plans and statistics of every operator
+MOST_BYTES = 4_000_000  #: of one event; Trino's contain plans and statistics of every operator
 _MOST_TABLES, _MOST_NAME, _MOST_ID, _MOST_ENGINE = 200, 256, 400, 32
-_MOST_SHOWN = 200  #: characters of a stranger's value in a message
+_MOST_SHOWN = 200  #: characters of an untrusted value in a message
 _LARGEST = 2**53
 _DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?\Z")
 _FINISHED = "FINISHED"
@@ -26,8 +28,11 @@ _FINISHED = "FINISHED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A query that has ended at ``at`` (epoch ms): the tables that it read, its wall time, and files (splits, tasks) and
-    bytes that it scanned, None where its engine does not say. ``like`` is shared by like queries."""
+    """A query that ended at ``at`` (epoch ms), with the tables that it read and its wall time.
+
+    ``files`` (splits or tasks) and ``bytes`` were scanned; None if its engine does not report them. Like queries share
+    ``like``.
+    """
 
     engine: str
     id: str
@@ -39,100 +44,101 @@ class Query:
     bytes: int | None = None
 
 
-def queries_of(lines: Iterable[str], what: str, *, latest: int = _LARGEST) -> Iterator[Query | None]:
-    """Yields the query of each event in ``lines``; None for an event of something else, such as a query that failed or reads
-    no table. Each line is one event or an array of them; so may all lines be together.
+def parse_queries(lines: Iterable[str], what: str, *, latest: int = _LARGEST) -> Iterator[Query | None]:
+    """Yields the query of each event in ``lines``; None for other events, such as failed queries.
+
+    Each line is one event or an array of events. A query that reads no table also yields None.
 
     Args:
-        latest: the time (epoch ms) after which no query can have ended.
+        latest: queries cannot have ended after this time (epoch ms).
 
     Raises:
-        BadFile: ``what`` is no JSON, or an event lacks something or holds what cannot be.
+        BadFile: ``what`` is not JSON, or an event lacks a value or has an impossible one.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         where = f"{what}, line {number}"
         if len(line) > MOST_BYTES:
-            raise BadFile(f"{where}: {len(line)} characters; wanted: {MOST_BYTES} at most for each event")
+            raise BadFile(f"{where}: {len(line)} characters; expected: at most {MOST_BYTES} for each event")
         try:
-            found = json.loads(line, parse_constant=_no_number)
+            document = json.loads(line, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise BadFile(f"{where}: no JSON ({error}); wanted: one event a line, or an array of events") from error
-        for event in found if isinstance(found, list) else [found]:
-            query = _query(event, where)
+            raise BadFile(f"{where}: not JSON ({error}); expected: one event a line, or an array of events") from error
+        for event in document if isinstance(document, list) else [document]:
+            query = _parse_event(event, where)
             if query is not None and query.at > latest:
-                raise BadFile(f"{where}: the query ended at {utc_text(query.at)}, which is yet to come")
+                raise BadFile(f"{where}: the query ended at {utc_text(query.at)}, which is in the future")
             yield query
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number of JSON")
 
 
-def _query(event: object, where: str) -> Query | None:
+def _parse_event(event: object, where: str) -> Query | None:
     if not isinstance(event, dict):
-        raise BadFile(f"{where}: {_short(event)}; wanted: an object")
-    for marks, read in _KINDS:
-        if marks <= event.keys():
+        raise BadFile(f"{where}: {_shorten(event)}; expected: an object")
+    for keys, read in _KINDS:
+        if keys <= event.keys():
             try:
                 return read(event)
             except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
                 raise BadFile(
-                    f"{where}: {type(error).__name__}: {_short(error)}; it is not as its engine writes it"
+                    f"{where}: {type(error).__name__}: {_shorten(error)}; its engine does not write such events"
                 ) from error
     raise BadFile(
-        f"{where}: an object with {_short(', '.join(sorted(map(str, event))))}; wanted: an event of Trino, a row of Hive's "
-        "query history, or engine, id, tables, at and seconds"
+        f"{where}: an object with {_shorten(', '.join(sorted(map(str, event))))}; expected: an event of Trino, "
+        "a row of Hive's query history, or engine, id, tables, at and seconds"
     )
 
 
-def _trino(event: Mapping[str, Any]) -> Query | None:
-    """``QueryCompletedEvent`` of Trino's SPI; what began only, and a split, has no statistics of a query."""
+def _read_trino(event: Mapping[str, Any]) -> Query | None:
+    """Reads ``QueryCompletedEvent`` of Trino's SPI. Events of begun queries and of splits have no statistics."""
     metadata, statistics = event["metadata"], event.get("statistics")
     if not isinstance(statistics, dict) or metadata.get("queryState") != _FINISHED:
         return None
     inputs = (event.get("ioMetadata") or {}).get("inputs") or ()
-    tables = _tables((one.get("schema"), one.get("table")) for one in inputs)
-    return _made(
+    tables = _check_tables((table_input.get("schema"), table_input.get("table")) for table_input in inputs)
+    return _build_query(
         engine="trino",
         id=metadata["queryId"],
         sql=metadata["query"],
         tables=tables,
-        at=_moment(event["endTime"]),
-        seconds=_seconds(statistics["wallTime"]),
+        at=_parse_time(event["endTime"]),
+        seconds=_parse_duration(statistics["wallTime"]),
         files=statistics.get("completedSplits"),
         size=statistics.get("physicalInputBytes"),
     )
 
 
-def _hive(event: Mapping[str, Any]) -> Query | None:
-    """A row of ``sys.query_history``; its columns are those of ``ql.queryhistory.schema``."""
+def _read_hive(event: Mapping[str, Any]) -> Query | None:
+    """Reads a row of ``sys.query_history``, with the columns of ``ql.queryhistory.schema``."""
     if event.get("query_state") != _FINISHED:
         return None
     used = (name.strip().partition("@") for name in (event["used_tables"] or "").split(","))
     pairs = (tuple((head if not at else f"{head}.{tail}").split(".")[-2:]) for head, at, tail in used if head)
-    return _made(
+    return _build_query(
         engine="hive",
         id=event["query_id"],
         sql=event["sql"],
-        tables=_tables(pair if len(pair) == 2 else (event.get("db_name"), pair[0]) for pair in pairs),
-        at=_moment(event.get("end_time_utc") or event["end_time"]),
+        tables=_check_tables(pair if len(pair) == 2 else (event.get("db_name"), pair[0]) for pair in pairs),
+        at=_parse_time(event.get("end_time_utc") or event["end_time"]),
         seconds=int(event["total_time_ms"]) / 1000,
-        files=_counted(event.get("total_tasks")),
-        size=_counted(event.get("input_split_length_bytes")),
+        files=_parse_counter(event.get("total_tasks")),
+        size=_parse_counter(event.get("input_split_length_bytes")),
     )
 
 
-def _plain(event: Mapping[str, Any]) -> Query | None:
-    """A record of whatever else reads, such as our own scans: ``tables`` are names ``database.table``."""
-    return _made(
+def _read_plain(event: Mapping[str, Any]) -> Query | None:
+    """Reads a record of any other reader, such as our own scans. ``tables`` are names such as ``sales.orders``."""
+    return _build_query(
         engine=event["engine"],
         id=event["id"],
         sql=event.get("sql") or "",
-        tables=_tables(name.split(".", 1) for name in event["tables"]),
-        at=_moment(event["at"]),
-        seconds=_seconds(event["seconds"]),
+        tables=_check_tables(name.split(".", 1) for name in event["tables"]),
+        at=_parse_time(event["at"]),
+        seconds=_parse_duration(event["seconds"]),
         files=event.get("files"),
         size=event.get("bytes"),
     )
@@ -140,13 +146,13 @@ def _plain(event: Mapping[str, Any]) -> Query | None:
 
 _Read = Callable[[Mapping[str, Any]], Query | None]
 _KINDS: tuple[tuple[frozenset[str], _Read], ...] = (
-    (frozenset({"metadata", "context"}), _trino),
-    (frozenset({"query_id", "used_tables"}), _hive),
-    (frozenset({"engine", "id", "tables"}), _plain),
+    (frozenset({"metadata", "context"}), _read_trino),
+    (frozenset({"query_id", "used_tables"}), _read_hive),
+    (frozenset({"engine", "id", "tables"}), _read_plain),
 )
 
 
-def _made(
+def _build_query(
     *,
     engine: object,
     id: object,
@@ -160,83 +166,83 @@ def _made(
     if not tables:
         return None
     if not isinstance(sql, str):
-        raise ValueError(f"the query's text is {_short(sql)}; wanted: a text")
+        raise ValueError(f"the query's text is {_shorten(sql)}; expected: a text")
     if not 0 <= seconds < _LARGEST or not 0 <= at < _LARGEST:
         raise ValueError(f"{seconds} s at {at}")
-    like = likeness(sql, tables, quotes_are_text=engine == "hive")
+    like = digest_likeness(sql, tables, quotes_are_text=engine == "hive")
     return Query(
-        engine=_name(engine, "the engine", _MOST_ENGINE),
-        id=_name(id, "the query's id", _MOST_ID),
+        engine=_check_name(engine, "the engine", _MOST_ENGINE),
+        id=_check_name(id, "the query's id", _MOST_ID),
         tables=tables,
         like=like,
         at=at,
         seconds=seconds,
-        files=_number(files),
-        bytes=_number(size),
+        files=_check_number(files),
+        bytes=_check_number(size),
     )
 
 
-def _tables(names: Iterable[Any]) -> tuple[tuple[str, str], ...]:
-    """Returns pairs of database and table, each once, in order."""
-    found: dict[tuple[str, str], None] = {}
+def _check_tables(names: Iterable[Any]) -> tuple[tuple[str, str], ...]:
+    """Returns the distinct pairs of database and table, sorted."""
+    pairs: dict[tuple[str, str], None] = {}
     for database, table in names:
         pair = (
-            _name(database, "a database's name", _MOST_NAME).lower(),
-            _name(table, "a table's name", _MOST_NAME).lower(),
+            _check_name(database, "a database's name", _MOST_NAME).lower(),
+            _check_name(table, "a table's name", _MOST_NAME).lower(),
         )
-        found[pair] = None
-    if len(found) > _MOST_TABLES:
-        raise ValueError(f"{len(found)} tables; wanted: {_MOST_TABLES} at most")
-    return tuple(sorted(found))
+        pairs[pair] = None
+    if len(pairs) > _MOST_TABLES:
+        raise ValueError(f"{len(pairs)} tables; expected: at most {_MOST_TABLES}")
+    return tuple(sorted(pairs))
 
 
-def _name(value: object, what: str, most: int) -> str:
-    """Returns ``value`` if it is a text that every database can hold and that a person can read.
+def _check_name(value: object, what: str, most: int) -> str:
+    """Returns ``value`` if it is a printable text that fits into every database.
 
     Raises:
         ValueError: it is not.
     """
     if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
-        raise ValueError(f"{what} is {ascii(value)[:60]}; wanted: 1 to {most} printable characters")
+        raise ValueError(f"{what} is {ascii(value)[:60]}; expected: 1 to {most} printable characters")
     return value
 
 
-def _counted(value: Any) -> Any:
-    """Returns a counter of Hive's; -1 stands for what does not apply."""
+def _parse_counter(value: Any) -> Any:
+    """Returns a counter of Hive's; None for -1, which means that it does not apply."""
     return None if value is None or int(value) < 0 else int(value)
 
 
-def _number(value: Any) -> int | None:
+def _check_number(value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _LARGEST:
-        raise ValueError(f"{_short(value)} is no number of files or bytes")
+        raise ValueError(f"{_shorten(value)} is not a number of files or bytes")
     return value
 
 
-def _moment(value: Any) -> int:
-    """Returns a time in epoch ms: of a text of ISO 8601 or of Hive's, in UTC unless it says otherwise, or of seconds."""
+def _parse_time(value: Any) -> int:
+    """Parses a time into epoch ms: ISO 8601 or Hive's text (UTC unless it has a zone), or a number of seconds."""
     if isinstance(value, str):
         read = datetime.fromisoformat(_within_microseconds(value.strip()))
         return round((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1000)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{_short(value)} is no time")
-    return round(value * 1000) if value < 1e11 else round(value)  # in milliseconds after all
+        raise ValueError(f"{_shorten(value)} is not a time")
+    return round(value * 1000) if value < 1e11 else round(value)  # such a large number is milliseconds
 
 
 def _within_microseconds(text: str) -> str:
     return re.sub(r"(\.\d{6})\d+", r"\1", text)
 
 
-def _seconds(value: Any) -> float:
-    """Returns a duration: seconds, or a text of ISO 8601."""
+def _parse_duration(value: Any) -> float:
+    """Parses a duration into seconds: a number of seconds, or ISO 8601, such as ``PT1M2.5S``."""
     if isinstance(value, str) and (read := _DURATION.match(value)):
         hours, minutes, seconds = (float(part or 0) for part in read.groups())
         return 3600 * hours + 60 * minutes + seconds
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{_short(value)} is no duration")
+        raise ValueError(f"{_shorten(value)} is not a duration")
     return float(value)
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     return str(value)[:_MOST_SHOWN]

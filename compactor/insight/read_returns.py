@@ -1,4 +1,4 @@
-"""The returns of compactions for the readers of a table: the same queries before and after each. Pure."""
+"""Compares the queries of a table's readers before and after each compaction. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-WINDOW_MS = 7 * 86_400_000  #: before and after a compaction, of which queries are compared
+WINDOW_MS = 7 * 86_400_000  #: before and after a compaction, in which queries are compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,10 @@ class RunOnce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A compaction with the like queries before and after it: their kinds and number, mean seconds, and mean files where
-    both sides say them."""
+    """A compaction with the like queries before and after it.
+
+    ``before`` and ``after`` are their mean seconds; the mean files are None unless both sides report them.
+    """
 
     entry_id: int
     partition: str | None
@@ -50,39 +52,39 @@ class Compared:
 
 
 def compare(reads: Iterable[ReadOnce], runs: Sequence[RunOnce]) -> list[Compared]:
-    """Returns the compactions that have like queries on both sides, in the order of time.
+    """Returns the compactions that have like queries before and after, oldest first.
 
-    The queries of a week before a compaction count, and of a week after it, but none beyond the compaction before or after
-    it there. Of each kind as many count as the smaller side has; a kind is told by its median.
+    Queries within a week of a compaction count, up to the previous or next compaction of the same place. Each kind of query
+    is represented by its median on each side; its weight is the number of queries on the smaller side.
     """
     by_kind: defaultdict[str, list[ReadOnce]] = defaultdict(list)
     for read in reads:
         by_kind[read.like].append(read)
     ordered = sorted(runs, key=lambda run: run.ended)
-    found = (_compared(by_kind, run, *_bounds(ordered, place)) for place, run in enumerate(ordered))
-    return [one for one in found if one is not None]
+    comparisons = (_compare_run(by_kind, run, *_find_bounds(ordered, index)) for index, run in enumerate(ordered))
+    return [comparison for comparison in comparisons if comparison is not None]
 
 
-def _bounds(runs: Sequence[RunOnce], place: int) -> tuple[int, int]:
-    run = runs[place]
-    before = [one.ended for one in runs[:place] if one.partition == run.partition]
-    after = [one.began for one in runs[place + 1 :] if one.partition == run.partition]
+def _find_bounds(runs: Sequence[RunOnce], index: int) -> tuple[int, int]:
+    run = runs[index]
+    before = [other.ended for other in runs[:index] if other.partition == run.partition]
+    after = [other.began for other in runs[index + 1 :] if other.partition == run.partition]
     return max([run.began - WINDOW_MS, *before]), min([run.ended + WINDOW_MS, *after])
 
 
-def _compared(by_kind: dict[str, list[ReadOnce]], run: RunOnce, since: int, until: int) -> Compared | None:
+def _compare_run(by_kind: dict[str, list[ReadOnce]], run: RunOnce, since: int, until: int) -> Compared | None:
     pairs, weights = [], []
-    for of_kind in by_kind.values():
-        before = [one for one in of_kind if since <= one.at <= run.began]
-        after = [one for one in of_kind if run.ended <= one.at - 1000 * one.seconds and one.at <= until]
+    for reads in by_kind.values():
+        before = [read for read in reads if since <= read.at <= run.began]
+        after = [read for read in reads if run.ended <= read.at - 1000 * read.seconds and read.at <= until]
         if before and after:
             pairs.append((before, after))
             weights.append(min(len(before), len(after)))
     if not pairs:
         return None
-    seconds = [[median(one.seconds for one in side) for side in pair] for pair in pairs]
-    files = [[_files(side) for side in pair] for pair in pairs]
-    told = [(sides, weight) for sides, weight in zip(files, weights, strict=True) if None not in sides]
+    seconds = [[median(read.seconds for read in side) for side in pair] for pair in pairs]
+    files = [[_median_files(side) for side in pair] for pair in pairs]
+    known = [(sides, weight) for sides, weight in zip(files, weights, strict=True) if None not in sides]
     return Compared(
         entry_id=run.entry_id,
         partition=run.partition,
@@ -91,8 +93,8 @@ def _compared(by_kind: dict[str, list[ReadOnce]], run: RunOnce, since: int, unti
         queries=sum(weights),
         before=fmean([before for before, _ in seconds], weights),
         after=fmean([after for _, after in seconds], weights),
-        files_before=_mean([(before, weight) for (before, _), weight in told]),
-        files_after=_mean([(after, weight) for (_, after), weight in told]),
+        files_before=_mean([(before, weight) for (before, _), weight in known]),
+        files_after=_mean([(after, weight) for (_, after), weight in known]),
     )
 
 
@@ -100,6 +102,6 @@ def _mean(weighted: Sequence[tuple[float | None, int]]) -> float | None:
     return fmean([value or 0.0 for value, _ in weighted], [weight for _, weight in weighted]) if weighted else None
 
 
-def _files(side: Sequence[ReadOnce]) -> float | None:
-    known = [one.files for one in side if one.files is not None]
+def _median_files(side: Sequence[ReadOnce]) -> float | None:
+    known = [read.files for read in side if read.files is not None]
     return median(known) if known else None

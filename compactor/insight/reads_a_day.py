@@ -1,4 +1,4 @@
-"""The reads of tables a day, as far as any are told."""
+"""The number of reads of each table a day, from reported reads."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from compactor.state.runs import DAY_MS
 from compactor.state.store import OwnState
 
-HARDLY = 0.1  #: reads a day of a table of which none is told, while others are
+HARDLY = 0.1  #: reads a day of a table without reported reads, where other tables have some
 
 
 @dataclass(frozen=True, slots=True)
 class ReadsADay:
-    """The reads a day of tables, by database and name; none at all where nobody tells of reads."""
+    """The reads a day by database and table; empty where no reads are reported."""
 
-    told: Mapping[tuple[str, str], float]
+    by_table: Mapping[tuple[str, str], float]
 
     @classmethod
     def since(cls, state: OwnState | None, metastore: str, now: int, days: int) -> ReadsADay:
-        """Counts those of a metastore's tables in the last ``days`` before ``now`` (epoch ms)."""
+        """Counts the reads of a metastore's tables in the last ``days`` before ``now`` (epoch ms)."""
         sums = [] if state is None else state.reads.sums(metastore, now - days * DAY_MS)
-        return cls({(one.database, one.table): one.queries / days for one in sums})
+        return cls({(table.database, table.table): table.queries / days for table in sums})
 
-    def of(self, database: str, table: str) -> float:
-        """Returns those of a table; 1 of each, if nobody tells of reads."""
-        return self.told.get((database, table), HARDLY) if self.told else 1.0
+    def for_table(self, database: str, table: str) -> float:
+        """Returns the reads a day of one table; 1 where no reads are reported."""
+        return self.by_table.get((database, table), HARDLY) if self.by_table else 1.0

@@ -16,7 +16,7 @@ from compactor.acid import txn_states
 from compactor.base.errors import NotFound, Refused, StorageError
 from compactor.base.ids import TxnId, WriteId
 from compactor.base.printable import first_few
-from compactor.compaction.mark_comparison import Doubt, Present, Remembered, to_remember
+from compactor.compaction.mark_comparison import Doubt, Present, Remembered, build_remembered
 from compactor.initiator.initiator import look_again
 from compactor.requests.advance import measure_gap
 from compactor.site.mark_files import MarkFiles
@@ -162,7 +162,7 @@ def agree(site: Site, by: str) -> BothSides:
     restore_claim_token(site)
     claims = site.metastore.claim_token.get_or_create()
     token, now = site.metastore.marks.replace_tokens(site.name, uuid.uuid4().hex, above=above)
-    memory.add(to_remember(None, token, now.marks, claims))
+    memory.add(build_remembered(None, token, now.marks, claims))
     look_again(site)
     log.warning(
         "metastore %s: %s accepted its database as it is; what was remembered until now is in %s", site.name, by, path

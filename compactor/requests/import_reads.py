@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from compactor.base.errors import BadFile
-from compactor.insight.read_events import Query, queries_of
+from compactor.insight.read_events import Query, parse_queries
 from compactor.site.site import Site, own_state
 from compactor.state.read_counts import Read
 
@@ -45,7 +45,7 @@ class Imported:
 def import_reads(site: Site, lines: Iterable[str], what: str, *, most: int | None = None) -> Imported:
     """Stores the reads in the events of ``lines``, each once even if reported repeatedly.
 
-    See ``queries_of``.
+    See ``parse_queries``.
 
     Skips tables that this metastore does not have, and reads older than ``compactor.reads.retention``.
 
@@ -59,7 +59,7 @@ def import_reads(site: Site, lines: Iterable[str], what: str, *, most: int | Non
     """
     state, now = own_state(site), site.metastore.now_ms()
     since = now - site.settings.milliseconds("compactor.reads.retention")
-    done, events = Imported(), queries_of(lines, what, latest=now + _AHEAD_MS)
+    done, events = Imported(), parse_queries(lines, what, latest=now + _AHEAD_MS)
     if most is not None:
         first_events = list(islice(events, most + 1))
         if len(first_events) > most:

@@ -85,7 +85,7 @@ def in_doubt_at(site: Site, target: Target) -> list[InDoubt]:
     listing = site.storage.listing(target.location)
     allocated = AllocatedIds(site, [target.table], listing.directories)
     by_name: dict[str, list[DirectoryDoubt]] = defaultdict(list)
-    for doubt in (*allocated.doubts(target, listing.directories), *_only_copies(site, target, listing, allocated)):
+    for doubt in (*allocated.find_doubts(target, listing.directories), *_only_copies(site, target, listing, allocated)):
         by_name[doubt.name].append(doubt)
     return [
         _describe(site, target, listing, name, directory_doubts) for name, directory_doubts in sorted(by_name.items())
@@ -134,7 +134,7 @@ def _unreadable(site: Site, target: Target, listing: Listing, name: str) -> str 
     try:
         acid = parse_directory(name)
         assert acid is not None  # doubts are about bases and deltas
-        directory = SortedListing.of(listing, frozenset()).acid_dir(name, acid)
+        directory = SortedListing.from_listing(listing, frozenset()).acid_dir(name, acid)
         file_format = file_format_of(site, target)
         for number, source in inputs_of_directory(directory):
             if file_format in (None, FileFormat.ORC):

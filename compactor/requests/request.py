@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from compactor.base.errors import CompactorError, NotSupported, Refused
 from compactor.base.identities import initiator_id
 from compactor.compaction.entry import Entity, Entry, Request
-from compactor.compaction.order_by import OrderBy, stored
+from compactor.compaction.order_by import OrderBy, format_order_by
 from compactor.compaction.states import TERMINAL, CompactionType, State, parse_type
 from compactor.metastore.catalog.values import Table
 from compactor.settings.precedence import with_request
@@ -118,7 +118,7 @@ def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enq
             initiator=initiator_id(site.host, who),
             pool=words.pool or settings.text("hive.compactor.worker.pool") or None,
             properties=words.properties,
-            order_by=stored(order),
+            order_by=format_order_by(order),
             buckets=buckets,
         )
         for entity in entities

@@ -19,7 +19,7 @@ from compactor.base.ids import TxnId
 from compactor.base.steps import CommandStep, reach
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined, Record
-from compactor.compaction.restoring import Situation, Undo, undo
+from compactor.compaction.restoring import Situation, UndoPlan, plan_undo
 from compactor.initiator.initiator import look_again
 from compactor.requests.overrides import remove_override
 from compactor.requests.pause import pause
@@ -47,7 +47,7 @@ class Restoration:
     entity: Entity
     entry_id: int
     location: str
-    undo: Undo
+    undo: UndoPlan
     until: int
     done: bool = False
 
@@ -171,7 +171,7 @@ def _plan(site: Site, target: Target, record: Record) -> Restoration:
         txns=txns,
     )
     try:
-        names = undo(record, situation)
+        names = plan_undo(record, situation)
     except Refused as error:
         raise _refusal(target, record.entry_id, str(error)) from None
     until = max(record.until, site.metastore.now_ms() + target.settings.milliseconds(SETTING))

@@ -28,18 +28,18 @@ _ROWS_OF_TABLES = ("0", "1000")  #: rows of the history that a table may have ke
 
 
 def _metastore(key: str, default: str, unit: SettingUnit, effect: str, *, minimum: int | None = 0) -> Setting:
-    """A site-wide setting of MetastoreConf: ``hive.<rest>`` is the old name, ``metastore.<rest>`` the new one."""
+    """Returns a site-wide setting of MetastoreConf: ``hive.<rest>`` is the old name, ``metastore.<rest>`` the new one."""
     new = "metastore." + key.removeprefix("hive.").removeprefix("metastore.")
     return Setting(key=key, aliases=(new,), default=default, unit=unit, effect=effect, minimum=minimum)
 
 
 def _hive(key: str, default: str, unit: SettingUnit, effect: str, *, minimum: int | None = 0) -> Setting:
-    """A site-wide setting of HiveConf, under one name."""
+    """Returns a site-wide setting of HiveConf, under one name."""
     return Setting(key=key, default=default, unit=unit, effect=effect, minimum=minimum)
 
 
 def _unused(key: str, default: str, unit: SettingUnit, effect: str, *aliases: str) -> Setting:
-    """A setting of Hive that Compactor knows but does not act on."""
+    """Returns a setting of Hive that Compactor knows but does not act on."""
     return Setting(key=key, aliases=aliases, default=default, unit=unit, effect=effect, honoured=False, minimum=None)
 
 
@@ -48,12 +48,12 @@ def _unused_metastore(key: str, default: str, unit: SettingUnit, effect: str) ->
 
 
 def _history(key: str, default: str, effect: str) -> Setting:
-    """A number of rows of the history, which a database or a table may set as well."""
+    """Returns a number of rows of the history, which a database or a table may also set."""
     return replace(_metastore(key, default, _C, effect), scope=Scope.TABLE, of_tables=_ROWS_OF_TABLES)
 
 
 def _table(key: str, default: str, unit: SettingUnit, effect: str, *aliases: str, minimum: int | None = 0) -> Setting:
-    """A setting that a database, a table or a request may set as well."""
+    """Returns a setting that a database, a table or a request may also set."""
     return Setting(
         key=key, aliases=aliases, default=default, unit=unit, effect=effect, scope=Scope.TABLE, minimum=minimum
     )
@@ -67,8 +67,9 @@ _OWN = (
         choices=("observe", "request", "compact", "clean"),
         tightest=True,
         scope=Scope.TABLE,
-        effect="How far Compactor goes: only report what it would do, enqueue, also compact, or also clean. The tightest "
-        "of metastore, database and table wins. An embedded metastore starts with clean.",
+        effect="How far Compactor goes: observe only reports what it would do, request also enqueues, compact also "
+        "compacts, clean also cleans. The tightest of metastore, database and table wins. An embedded metastore starts "
+        "with clean.",
     ),
     Setting(
         key="compactor.readers",
@@ -77,65 +78,65 @@ _OWN = (
         choices=("strict", "trino", "any", "visibility"),
         tightest=True,
         scope=Scope.TABLE,
-        effect="Which readers the tables have: any, or only readers that honour visibility (Hive 4, Compactor), for which "
-        "a minor compaction's two directories can be named without a lock. With strict, any reader may read, and nothing "
-        "is named that takes two steps: such a minor becomes a major, and a rebalance is refused. With strict and trino, "
-        "delete deltas of Hive 4, which Trino does not apply as they are, make a minor compaction due at once.",
+        effect="Which readers the tables have. visibility: only readers that honour visibility (Hive 4, Compactor); for "
+        "them a minor compaction's two directories are named without a lock. any: other readers, too. strict: any "
+        "reader may read, and no result is published that takes two renames; such a minor becomes a major, and a "
+        "rebalance is refused. With strict and trino, delete deltas of Hive 4 that Trino does not apply make a minor "
+        "compaction due at once.",
     ),
     _table(
         "compactor.naming.delay",
         "false",
         _B,
-        "Whether a compaction is confined to data that every open transaction sees, so that no query older than it fails in "
-        "a reader without visibility (Trino). The rest waits in the queue until older transactions have ended.",
+        "Whether a compaction takes only data that every open transaction sees, so that running queries of a reader without "
+        "visibility (Trino) do not fail. The rest waits in the queue until older transactions have ended.",
     ),
     Setting(
         key="compactor.paused",
         default="false",
         unit=_B,
         scope=Scope.TABLE,
-        effect="Compactor's initiator requests nothing. Queued and manual requests go on, and so does Hive's own "
-        "initiator, which only knows no_auto_compaction.",
+        effect="Whether Compactor's initiator stops requesting compactions. Queued and manual requests go on, and so does "
+        "Hive's own initiator, which only knows no_auto_compaction.",
     ),
     _hive(
         "compactor.memory",
         "",
         _T,
-        "Folder that exists (an absolute path or a URI on any supported store) in which the metastore's counters are "
-        "remembered outside of its database, so that a database restored from a backup is noticed; every process must see "
-        "the same one. Empty: beside the file of an embedded metastore, else `.compactor/memory` in the warehouse, where "
-        "one is configured.",
+        "Existing folder (an absolute path or a URI on any supported store) that keeps the metastore's counters outside of "
+        "its database, so that a restore of an older database is noticed. Every process must see the same folder. Empty: "
+        "the folder of an embedded metastore's file, otherwise `.compactor/memory` in the warehouse if one is configured.",
     ),
-    _hive("compactor.lock.wait", "60s", _S, "How long a lock is retried that must not make readers queue."),
+    _hive("compactor.lock.wait", "60s", _S, "How long Compactor retries a lock for which readers must not queue."),
     _hive(
         "compactor.lost.workers",
         "3",
         _C,
-        "Number of workers that a request may lose (killed, out of memory, silent for hive.txn.timeout) before it fails "
-        "instead of being queued again: it may be what kills them.",
+        "Number of workers that a request may lose (killed, out of memory, silent for hive.txn.timeout). Then it fails "
+        "instead of being queued again, since it may be the cause.",
         minimum=1,
     ),
     _hive(
         "compactor.forget.grace",
         "1h",
         _H,
-        "How long what aborted transactions wrote stays as it is after Compactor first saw them aborted, and how long after "
-        "that a listing must find nothing of it before it is forgotten. A task may live on and write late, and a metastore "
-        "that was restored from a backup may call an INSERT aborted that had committed.",
+        "How long Compactor keeps the files of an aborted transaction after it first saw the abort, and how long after "
+        "their removal it waits before it forgets the transaction. A task may still write late, and a metastore "
+        "restored from a backup may call a committed INSERT aborted.",
     ),
     _table(
         "compactor.quarantine",
         "0s",
         _S,
-        "How long an obsolete directory is kept, hidden in the table's or partition's own directory, before its files are "
-        "erased; `compactor restore` can undo the compaction meanwhile. 0 erases at once. A store without directory rename "
-        "cannot keep anything: there it must be 0, or nothing is cleaned.",
+        "How long an obsolete directory stays hidden in the table's or partition's own directory before its files are "
+        "erased. Meanwhile `compactor restore` can undo the compaction. 0 erases at once. A store without directory rename "
+        "cannot keep directories: with a value other than 0 nothing is cleaned there.",
     ),
     Setting(
         key="compactor.quarantine.bytes",
         default="0",
         unit=SettingUnit.BYTES,
-        effect="Maximum bytes in quarantine; 0 is no bound. Beyond that the oldest is erased before its time.",
+        effect="Maximum bytes in quarantine; 0 means no bound. Beyond it, the oldest directories are erased early.",
     ),
     Setting(
         key="compactor.batch.bytes",
@@ -148,45 +149,45 @@ _OWN = (
         "compactor.max.bytes",
         "0",
         SettingUnit.BYTES,
-        "Maximum bytes of input of one request; 0 is no bound. Beyond that, deltas are merged a part at a time, oldest "
-        "first, and the rest is requested again. A base that would read more is not written.",
+        "Maximum input bytes of one request; 0 means no bound. Beyond it, deltas are merged in parts, oldest first, and the "
+        "rest is requested again. A base that would need more input is not written.",
     ),
     _table(
         "compactor.max.time",
         "0s",
         _S,
-        "How long one request may merge deltas; 0 is no bound. Then, or when its worker is asked to stop, the finished "
+        "How long one request may merge deltas; 0 means no bound. After that, or when its worker has to stop, the finished "
         "part is published and the rest requested again. A major that takes longer is refused.",
     ),
     _table(
         "compactor.chunk.bytes",
         "1GB",
         SettingUnit.BYTES,
-        "Maximum bytes of deltas merged into one where compactor.max.time bounds a request; each merge finishes as a "
-        "whole.",
+        "Maximum bytes of deltas that one merge reads where compactor.max.time bounds a request. A merge that has begun "
+        "always finishes.",
         minimum=1,
     ),
     _hive(
         "compactor.copy.within.store",
         "true",
         _B,
-        "Whether stripes that stay as they are may be copied by the file system or store itself, where it can, without "
-        "passing through the worker.",
+        "Whether the file system or store may copy unchanged stripes itself, if it can, without passing them through the "
+        "worker.",
     ),
     _hive(
         "compactor.listing.entries",
         "1000000",
         _C,
-        "Number of files and directories that one table's or partition's directory may hold at all levels; with more, "
-        "nothing is done there. A listing needs about 300 bytes of memory for each.",
+        "Maximum number of files and directories, at all levels, in the directory of a table or partition. Compactor leaves "
+        "a larger one alone. A listing needs about 300 bytes of memory for each.",
         minimum=1,
     ),
     _hive(
         "compactor.listing.depth",
         "64",
         _C,
-        "Number of directories that a file may be below its table's or partition's directory; if one is deeper, nothing "
-        "is done there.",
+        "Maximum number of directory levels below the directory of a table or partition. Compactor leaves a deeper one "
+        "alone.",
         minimum=1,
     ),
     Setting(
@@ -194,21 +195,21 @@ _OWN = (
         default="64MB",
         unit=SettingUnit.BYTES,
         minimum=1,
-        effect="Maximum bytes, decompressed, of a file's footer, of its statistics, and of a footer or index inside; with "
-        "more the file is refused. Reading one takes up to some thirty times as much memory.",
+        effect="Maximum decompressed bytes of a file's footer, of its statistics, and of a footer or index inside it. "
+        "A file with more is refused. Reading one takes up to thirty times as much memory.",
     ),
     _hive(
         "compactor.file.stripes",
         "100000",
         _C,
-        "Maximum number of stripes (ORC) or row groups (Parquet) of a file; with more it is refused.",
+        "Maximum number of stripes (ORC) or row groups (Parquet) of a file. A file with more is refused.",
         minimum=1,
     ),
     _hive(
         "compactor.file.columns",
         "50000",
         _C,
-        "Maximum number of columns of a file, those inside of others included; with more it is refused.",
+        "Maximum number of columns of a file, nested ones included. A file with more is refused.",
         minimum=1,
     ),
     Setting(
@@ -217,36 +218,36 @@ _OWN = (
         unit=_C,
         minimum=1,
         maximum=200,
-        effect="Maximum depth of the types of a file, of lists in structs in lists and so on; with more it is refused.",
+        effect="Maximum nesting depth of a file's types, such as lists in structs in lists. A deeper file is refused.",
     ),
     Setting(
         key="compactor.stripe.bytes",
         default="8GB",
         unit=SettingUnit.BYTES,
         minimum=1,
-        effect="Maximum bytes, decompressed, of a stripe whose rows are decoded; with more its file is refused.",
+        effect="Maximum decompressed bytes of a stripe whose rows are decoded. A file with a larger one is refused.",
     ),
     Setting(
         key="compactor.unit.memory",
         default="8GB",
         unit=SettingUnit.BYTES,
-        effect="Maximum memory of each process in which `compactor run worker` rewrites files; 0 is no bound. A request "
-        "that needs more fails by name. Executors of Spark have the cluster's limits instead. 1 GB or more is sensible.",
+        effect="Maximum memory of each process in which `compactor run worker` rewrites files; 0 means no bound. A request "
+        "that needs more fails with a message. Spark's executors have the cluster's limits instead. Use 1 GB or more.",
     ),
     _hive(
         "compactor.unit.processes",
         "0",
         _C,
-        "Processes in which `compactor run worker` rewrites files without Spark; 0 is one for each core. More help where "
-        "the store answers slowly.",
+        "Number of processes in which `compactor run worker` rewrites files without Spark; 0 means one for each core. More "
+        "help if the store answers slowly.",
     ),
     _hive(
         "compactor.store.threads",
         "32",
         _C,
-        "Tables and partitions that an initiator or a worker lists, and that a worker stages, proves or names, at once. "
-        "For every 16 a worker without Spark has a group of up to 64 requests under way, two at least. That of the cleaner "
-        "is hive.compactor.cleaner.threads.num.",
+        "Number of tables and partitions that an initiator or a worker lists at once, and that a worker stages, verifies or "
+        "publishes at once. For every 16, a worker without Spark has one group of up to 64 requests under way, but at least "
+        "two groups. The cleaner has hive.compactor.cleaner.threads.num.",
         minimum=1,
     ),
     _hive(
@@ -256,17 +257,17 @@ _OWN = (
         key="compactor.run.as.owner",
         default="false",
         unit=SettingUnit.BOOLEAN,
-        effect="Applications run as the owner of the table's or partition's directory (spark-submit --proxy-user), in a "
-        "store without owners as the table's owner in the metastore, unless hive.compactor.run.as.user names a user. "
-        "Without a known owner nothing is started.",
+        effect="Whether applications run as the owner of the table's or partition's directory (spark-submit --proxy-user), "
+        "or in a store without owners as the table's owner in the metastore. hive.compactor.run.as.user takes precedence. "
+        "Without a known owner no application starts.",
     ),
     _table(
         "compactor.orc.default.timezone",
         "",
         _T,
-        "Time zone of the timestamps in ORC stripes that name none, as Hive before 1.2 wrote them: that of the machine that "
-        "wrote them, such as Europe/Berlin. Hive takes the zone of its own JVM. While it is empty, such timestamps are "
-        "copied and never decoded: a compaction or scan that has to decode them is refused.",
+        "Time zone of timestamps in ORC stripes without a time zone, as Hive before 1.2 wrote them: that of the writing "
+        "machine, such as Europe/Berlin. Hive takes the zone of its own JVM. If empty, such timestamps are only copied, and "
+        "a compaction or scan that has to decode them is refused.",
     ),
     Setting(
         key="compactor.split.bytes",
@@ -274,54 +275,54 @@ _OWN = (
         unit=SettingUnit.BYTES,
         minimum=1,
         scope=Scope.TABLE,
-        effect="Maximum bytes of stripes that one task re-encodes; a file with more than a quarter of this is written by "
-        "several tasks and joined by copying. About one stripe of Hive: some seconds of one core. Stripes that are only "
-        "copied are never split.",
+        effect="Maximum bytes of stripes that one task re-encodes. Several tasks write a file with more than a quarter of "
+        "this, and their parts are joined by copying. The default is about one stripe of Hive: a few seconds of one core. "
+        "Stripes that are only copied are never split.",
     ),
     Setting(
         key="compactor.full.sweep",
         default="12",
         unit=_C,
         minimum=1,
-        effect="Number of check intervals after which the initiator looks again at tables and partitions of which nothing "
-        "has changed; in between their last decision stands, without a listing. It then also looks at those it has not seen "
-        "yet, because no write to them is recorded; there it reports what it finds and requests nothing.",
+        effect="Number of check intervals after which the initiator looks again at unchanged tables and partitions. In "
+        "between it reuses their last decision without a listing. A full sweep also looks at tables and partitions without "
+        "recorded writes, which the initiator has not seen yet; there it only reports.",
     ),
     _hive(
         "compactor.reads.retention",
         "30d",
         _S,
-        "How long it is kept which queries read which table, and how long they took, as other programs told.",
+        "How long Compactor keeps the reads that other programs report: queries, their tables and their durations.",
     ),
     Setting(
         key="compactor.reads.own",
         default="false",
         unit=SettingUnit.BOOLEAN,
-        effect="Scans of programs (compactor.tables) tell how long they took, as other programs may; each then writes one "
-        "row into the state. See docs/production.md.",
+        effect="Whether scans of compactor.tables report how long they took; each then writes one row into the state. See "
+        "docs/production.md.",
     ),
     Setting(
         key="compactor.reads.token.file",
         default="",
         unit=SettingUnit.TEXT,
-        effect="File on the API server's machine with the token by which programs may tell over HTTP what they have read; "
-        "empty: nobody may. See docs/http-api.md.",
+        effect="File on the API server's machine with the token that lets programs report their reads over HTTP. Empty: "
+        "such reports are refused. See docs/http-api.md.",
     ),
     Setting(
         key="compactor.order",
         default="thresholds",
         unit=SettingUnit.TEXT,
         choices=("thresholds", "benefit"),
-        effect="Order in which the initiator requests what is over a threshold: thresholds, as it finds it; benefit, what "
-        "saves readers the most for each core-second first. See docs/production.md.",
+        effect="Order in which the initiator requests due compactions. thresholds: as it finds them; benefit: those first "
+        "that save readers most for each core-second. See docs/production.md.",
     ),
     Setting(
         key="compactor.budget",
         default="0",
         unit=_C,
-        effect="Core-seconds that the compactions requested by the initiator within an hour may be expected to take; the "
-        "others wait for a later pass. 0 is no bound. Requests of people, aborted transactions and what readers would see "
-        "wrongly never wait.",
+        effect="Maximum expected core-seconds of the compactions that the initiator requests within an hour; others "
+        "wait for a later pass. 0 means no bound. These never wait: manual requests, aborted transactions, and deltas "
+        "that readers would read wrongly.",
     ),
     Setting(
         key="compactor.history.retention.aborted",
@@ -329,51 +330,51 @@ _OWN = (
         unit=_C,
         scope=Scope.TABLE,
         of_tables=_ROWS_OF_TABLES,
-        effect="Number of aborted compactions (taken off the queue by a person) kept in the history of a table or "
+        effect="Number of aborted compactions (taken off the queue by a user) that the history keeps for a table or "
         "partition.",
     ),
     _hive(
         "compactor.decisions.retention",
         "30d",
         _S,
-        "How long the initiator's decisions are kept, and its latest findings about a table.",
+        "How long the initiator's decisions and its latest findings about a table are kept.",
     ),
     _hive(
         "compactor.opening.interval",
         "60s",
         _S,
-        "Minimum time between two measurements. A measurement follows a compaction and times how long a reader takes to "
-        "list and open the files that were read and those that were written, at most a second each. 0 measures none.",
+        "Minimum time between two measurements. After a compaction, a measurement times how long a reader takes to list and "
+        "open the input files and the output files, at most a second each. 0 turns measurements off.",
     ),
     _hive(
         "compactor.read.idle.max.age",
         "1h",
         _S,
-        "Time for which a program of Spark may run nothing and ask for nothing before the snapshots of its DataFrames are "
-        "ended. Those that it opened by `snapshot` are not.",
+        "Idle time of a Spark program after which the snapshots of its DataFrames end. Snapshots opened with `snapshot` do "
+        "not end.",
         minimum=1,
     ),
     _hive(
         "compactor.read.max.age",
         "24h",
         _S,
-        "Age at which a transaction of compactor.tables that has only read is ended; its scans fail, and cleaners no longer "
-        "wait for it.",
+        "Age at which a read-only transaction of compactor.tables is ended. Its scans then fail, and cleaners no "
+        "longer wait for it.",
         minimum=1,
     ),
     _hive(
         "hive.exec.max.dynamic.partitions",
         "1000",
         _C,
-        "Maximum number of partitions that one statement of compactor.tables may write into by the values of its rows.",
+        "Maximum number of dynamic partitions that one statement of compactor.tables may write.",
         minimum=1,
     ),
     _metastore(
         "hive.metastore.partition.name.whitelist.pattern",
         "",
         _T,
-        "Regular expression that every value of a partition added by compactor.tables must match as a whole. Empty: any "
-        "value may come.",
+        "Regular expression that each whole value of a partition added by compactor.tables must match. Empty: any value is "
+        "allowed.",
         minimum=None,
     ),
     _hive("compactor.runs.retention", "400d", _S, "How long the figures of finished compactions are kept."),
@@ -383,23 +384,23 @@ _OWN = (
         unit=_C,
         minimum=1,
         maximum=1000,
-        effect="Maximum number of requests at a time, in each process of Airflow's API server, for each kind of work of the "
-        "page: overviews, lists, looks into storage, actions. Further ones are answered with 503.",
+        effect="Maximum number of concurrent requests in each process of Airflow's API server for each kind of work of the "
+        "page: overviews, lists, looks into storage, actions. Further requests get 503.",
     ),
     _hive(
         "compactor.page.timeout",
         "10s",
         _S,
-        "How long the page waits for the metastore or its storage before it answers 503. What hangs counts among "
-        "compactor.page.readers until it ends.",
+        "How long the page waits for the metastore or its storage before it answers 503. A request that hangs counts "
+        "towards compactor.page.readers until it ends.",
         minimum=1,
     ),
     _hive(
         "compactor.allowed.spark.conf",
         "spark.executor.memory,spark.driver.memory,spark.executor.cores,spark.driver.cores,spark.executor.instances",
         _T,
-        "Spark keys that a table or a request may set as compactor.<key>, separated by commas: "
-        "sizes, counts, times and switches of its resources. Any other key is refused even if listed here.",
+        "Spark keys, separated by commas, that a table or a request may set as compactor.<key>. Only sizes, counts, times "
+        "and switches of Spark's resources are possible; any other key is refused even if listed here.",
     ),
 )
 
@@ -440,8 +441,8 @@ _DECISION = (
         "hive.compactor.max.num.delta",
         "500",
         _C,
-        "Maximum number of deltas that one task merges; with more, slices of this size are first merged in the staging "
-        "directory in parallel. For a request bounded in bytes or time, the maximum number merged into one delta.",
+        "Maximum number of deltas that one task merges. With more, slices of this size are first merged in parallel in the "
+        "staging directory. In a request bounded in bytes or time, the maximum number of deltas merged into one.",
         minimum=2,
     ),
     replace(
@@ -449,7 +450,7 @@ _DECISION = (
             "hive.compactor.initiator.failed.compacts.threshold",
             "2",
             _C,
-            "After this many failures in a row a table or partition is no longer compacted automatically; 0 turns the "
+            "After this many consecutive failures a table or partition is no longer compacted automatically. 0 turns the "
             "rule off.",
         ),
         scope=Scope.TABLE,
@@ -460,7 +461,7 @@ _DECISION = (
             "hive.compactor.initiator.failed.retry.time",
             "7d",
             _D,
-            "Time after the last failure at which it is tried again nevertheless; 0 or less is never.",
+            "Time after the last failure when it is tried again nevertheless; 0 or less means never.",
             minimum=None,
         ),
         scope=Scope.TABLE,
@@ -469,24 +470,25 @@ _DECISION = (
 )
 
 _QUEUE = (
-    _hive("hive.compactor.check.interval", "300s", _S, "Time between two passes of the initiator without a change."),
-    _metastore(
-        "hive.compactor.cleaner.on", "false", _B, "Whether Hive itself cleans; only a value that is written counts."
+    _hive(
+        "hive.compactor.check.interval", "300s", _S, "Time between two passes of the initiator if nothing has changed."
     ),
+    _metastore("hive.compactor.cleaner.on", "false", _B, "Whether Hive itself cleans. Only an explicit value counts."),
     _table("hive.compactor.job.queue", "", _T, "Spark queue of the applications; empty lets the cluster choose."),
-    _table("hive.compactor.worker.pool", "", _T, "Pool that a table's or a database's requests belong to."),
+    _table("hive.compactor.worker.pool", "", _T, "Pool of the requests of a table or database."),
     _metastore(
         "hive.compactor.run.as.user",
         "",
         _T,
-        "User as whom applications run (spark-submit --proxy-user), whoever asked. Empty: the service's own user, unless "
-        "compactor.run.as.owner is true; nobody else is impersonated (Hive takes the owner of the directory).",
+        "User whom applications run as (spark-submit --proxy-user), whoever made the request. Empty: the service's own "
+        "user, unless compactor.run.as.owner is true (Hive takes the owner of the directory).",
     ),
     _hive(
         "hive.compactor.worker.timeout",
         "86400s",
         _S,
-        "A request that a lost worker of Hive's own holds for longer than this is given back; one of ours fails. 0: never.",
+        "How long a lost worker may keep a request. After that, a request of Hive's worker is queued again and one of ours "
+        "fails. 0: never.",
     ),
     _hive("hive.compactor.wait.timeout", "300000", _MS, "How long a blocking request waits for its result."),
 )
@@ -497,8 +499,8 @@ _CLEANING = (
         "hive.compactor.cleaner.threads.num",
         "32",
         _C,
-        "Tables and partitions that a cleaner lists or hides directories of, and directories that it removes, at once "
-        "(Hive: 1). More help where the store answers slowly.",
+        "Number of tables and partitions that a cleaner lists or cleans at once, and of directories that it removes at once "
+        "(Hive: 1). More help if the store answers slowly.",
         minimum=1,
     ),
     _table(
@@ -518,7 +520,7 @@ _CLEANING = (
         default="5",
         unit=_C,
         maximum=10,
-        effect="How often the wait after a failed cleaning doubles; after that it stays the same (Hive gives up instead).",
+        effect="How often the wait after a failed cleaning doubles before it stays the same. Hive gives up instead.",
     ),
     Setting(
         key="hive.compactor.cleaner.retry.retentionTime",
@@ -526,7 +528,7 @@ _CLEANING = (
         default="300s",
         unit=_S,
         minimum=1,
-        effect="First wait after cleaning failed; it doubles with each failure.",
+        effect="First wait after a failed cleaning; it doubles with each failure.",
     ),
 )
 
@@ -535,7 +537,7 @@ _HISTORY = (
     _history(
         "hive.compactor.history.retention.failed",
         "3",
-        "Failed compactions kept in the history; never fewer than the failed threshold needs.",
+        "Failed compactions kept in the history, at least as many as the failed threshold needs.",
     ),
     Setting(
         key="hive.compactor.history.retention.did.not.initiate",
@@ -556,7 +558,7 @@ _HISTORY = (
             "hive.compactor.history.retention.timeout",
             "7d",
             _D,
-            "Failed, refused and not initiated compactions older than this go once a later one has succeeded.",
+            "Age at which failed, refused and not initiated compactions leave the history once a later one has succeeded.",
         ),
         scope=Scope.TABLE,
         of_tables=("1h", "3650d"),
@@ -569,15 +571,15 @@ _TRANSACTIONS = (
         "hive.txn.retryable.sqlex.regex",
         "",
         _T,
-        "Operations that fail with a database error matching this are retried too.",
+        "Regular expression of database errors after which an operation is retried, in addition to the known ones.",
         minimum=None,
     ),
-    _metastore("hive.txn.timeout", "300s", _S, "A transaction without a heartbeat for this long is aborted."),
+    _metastore("hive.txn.timeout", "300s", _S, "Time without a heartbeat after which a transaction is aborted."),
     _metastore(
         "hive.txn.opentxn.timeout",
         "1000ms",
         _MS,
-        "An id drawn more recently than this may belong to a transaction that is being opened; it counts as open.",
+        "Time for which a newly drawn id counts as open, since its transaction may not have a row yet.",
     ),
     Setting(
         key="hive.max.open.txns",
@@ -585,7 +587,7 @@ _TRANSACTIONS = (
         default="100000",
         unit=_C,
         minimum=1,
-        effect="Maximum number of open transactions; opening another one is refused.",
+        effect="Maximum number of open transactions; further ones are refused.",
     ),
     _metastore(
         "hive.count.open.txns.interval",
@@ -601,30 +603,29 @@ _TRANSACTIONS = (
         minimum=1,
         effect="Maximum number of transactions opened by one call.",
     ),
-    _metastore(
-        "hive.txn.use.minhistorylevel", "true", _B, "Whether open transactions leave their row in MIN_HISTORY_LEVEL."
-    ),
+    _metastore("hive.txn.use.minhistorylevel", "true", _B, "Whether open transactions have rows in MIN_HISTORY_LEVEL."),
     _metastore(
         "hive.txn.use.minhistorywriteid",
         "false",
         _B,
-        "Whether open transactions leave their rows in MIN_HISTORY_WRITE_ID. Where it is not written: true on schema 4.2, "
-        "as in Hive 4.2.",
+        "Whether open transactions have rows in MIN_HISTORY_WRITE_ID. If not set, it is true on schema 4.2, as in Hive 4.2.",
     ),
     _metastore("hive.metastore.acid.housekeeper.interval", "60s", _S, "Time between two passes of the housekeeper."),
     _metastore("hive.metastore.acid.txn.cleaner.interval", "10s", _S, "Time between two purges of ended transactions."),
-    _metastore("hive.repl.txn.timeout", "11d", _D, "The time-out of replication transactions."),
+    _metastore("hive.repl.txn.timeout", "11d", _D, "Time-out of replication transactions."),
     _hive(
         "hive.txn.xlock.write",
         "false",
         _B,
-        "Whether UPDATE and DELETE take an exclusive write lock, or a shared one and detect conflicts at commit.",
+        "Whether UPDATE and DELETE take an exclusive write lock. Otherwise they take a shared one and detect conflicts at "
+        "commit.",
     ),
     _hive(
         "hive.txn.xlock.iow",
         "true",
         _B,
-        "Whether INSERT OVERWRITE locks readers out: in Hive 4 only together with hive.txn.xlock.write, in Hive 3.1 alone.",
+        "Whether INSERT OVERWRITE locks readers out. In Hive 4 this also takes hive.txn.xlock.write; in Hive 3.1 it "
+        "does not.",
     ),
     _hive("hive.txn.xlock.ctas", "true", _B, "Whether CREATE TABLE AS locks the table it creates."),
     _hive("hive.txn.xlock.mergeinsert", "false", _B, "Whether the insert branch of MERGE locks like an UPDATE."),
@@ -632,20 +633,26 @@ _TRANSACTIONS = (
         "hive.merge.cardinality.check",
         "true",
         _B,
-        "Whether MERGE fails where a row of the table matches several rows of the source.",
+        "Whether MERGE fails if a row of the table matches several rows of the source.",
     ),
     _hive("hive.txn.read.locks", "true", _B, "Whether reading takes a lock."),
     _hive("hive.txn.nonacid.read.locks", "true", _B, "Whether reading a non-transactional table takes a lock."),
     _hive("hive.txn.strict.locking.mode", "true", _B, "Whether INSERT into a non-transactional table is exclusive."),
     _hive("hive.txn.ext.locking.enabled", "false", _B, "Whether external tables are locked."),
-    _hive("hive.acid.lockless.reads.enabled", "false", _B, "Whether readers do without locks."),
-    _hive("hive.locks.max.partitions", "-1", _C, "More partition locks than this become a table lock.", minimum=-1),
+    _hive("hive.acid.lockless.reads.enabled", "false", _B, "Whether readers take no locks."),
+    _hive(
+        "hive.locks.max.partitions",
+        "-1",
+        _C,
+        "Number of partition locks above which one table lock replaces them.",
+        minimum=-1,
+    ),
     Setting(
         key="hive.lock.sleep.between.retries",
         aliases=("metastore.lock.sleep.between.retries",),
         default="60s",
         unit=_S,
-        effect="The longest wait between two checks of a lock; the first wait is 100 ms, and each one doubles.",
+        effect="Longest wait between two checks of a lock. The first wait is 100 ms, and each further one is twice as long.",
     ),
 )
 
@@ -653,17 +660,42 @@ _WARNINGS = (
     *(
         _metastore(f"hive.compactor.{key}", default, _H, effect)
         for key, default, effect in (
-            ("oldest.initiated.compaction.time.threshold.warning", "1h", "A request waiting for longer: a warning."),
-            ("oldest.initiated.compaction.time.threshold.error", "12h", "A request waiting for longer: an error."),
-            ("oldest.uncleaned.compaction.time.threshold", "24h", "A result not cleaned for longer: a warning."),
-            ("oldest.open.txn.threshold.warning", "24h", "A transaction open for longer: a warning."),
-            ("oldest.open.txn.threshold.error", "72h", "A transaction open for longer: an error."),
-            ("oldest.uncleaned.aborted.txn.time.threshold.warning", "24h", "An abort kept for longer: a warning."),
-            ("oldest.uncleaned.aborted.txn.time.threshold.error", "48h", "An abort kept for longer: an error."),
+            (
+                "oldest.initiated.compaction.time.threshold.warning",
+                "1h",
+                "Waiting time of a request from which on it is a warning.",
+            ),
+            (
+                "oldest.initiated.compaction.time.threshold.error",
+                "12h",
+                "Waiting time of a request from which on it is an error.",
+            ),
+            (
+                "oldest.uncleaned.compaction.time.threshold",
+                "24h",
+                "Time without cleaning from which on a result is a warning.",
+            ),
+            ("oldest.open.txn.threshold.warning", "24h", "Age of an open transaction from which on it is a warning."),
+            ("oldest.open.txn.threshold.error", "72h", "Age of an open transaction from which on it is an error."),
+            (
+                "oldest.uncleaned.aborted.txn.time.threshold.warning",
+                "24h",
+                "Age of an uncleaned abort from which on it is a warning.",
+            ),
+            (
+                "oldest.uncleaned.aborted.txn.time.threshold.error",
+                "48h",
+                "Age of an uncleaned abort from which on it is an error.",
+            ),
         )
     ),
     *(
-        _metastore(f"hive.compactor.{what}.record.threshold.{level}", default, _C, f"More rows in {table}: {effect}.")
+        _metastore(
+            f"hive.compactor.{what}.record.threshold.{level}",
+            default,
+            _C,
+            f"Number of rows in {table} above which there is {effect}.",
+        )
         for what, table in (
             ("completed.txn.components", "COMPLETED_TXN_COMPONENTS"),
             ("txn.to.writeid", "TXN_TO_WRITE_ID"),
@@ -671,7 +703,10 @@ _WARNINGS = (
         for level, default, effect in (("warning", "500000", "a warning"), ("error", "1000000", "an error"))
     ),
     _metastore(
-        "hive.compactor.failed.compaction.ratio.threshold", "0.01", _R, "More failures among compactions: a warning."
+        "hive.compactor.failed.compaction.ratio.threshold",
+        "0.01",
+        _R,
+        "Share of failed compactions above which there is a warning.",
     ),
 )
 
@@ -680,40 +715,45 @@ _FOREIGN = (
         "hive.compactor.initiator.on",
         "false",
         _B,
-        "Whether Hive itself initiates compactions. Ours does while Airflow's DAG compaction_initiator is on.",
+        "Whether Hive itself initiates compactions. Compactor does while Airflow's DAG compaction_initiator is on.",
     ),
     _unused_metastore(
         "hive.compactor.worker.threads",
         "0",
         _C,
-        "Number of Hive's own workers. Ours are as many as Airflow's pool has slots.",
+        "Number of Hive's own workers. Compactor has as many as Airflow's pool has slots.",
     ),
     _unused_metastore(
         "hive.compactor.worker.pool.timeout",
         "12h",
         _H,
-        "When Hive's workers of the default pool take what waits in another. Ours take every pool's unless one is named.",
+        "When Hive's workers of the default pool take requests of other pools. Ours take those of all pools unless one "
+        "is named.",
     ),
     _unused_metastore(
         "hive.compactor.fetch.size",
         "1000",
         _C,
-        "Rows that Hive's roles read at a time. Ours read pages of their own size.",
+        "Number of rows that Hive's roles read at a time. Compactor's roles have their own page size.",
     ),
     _unused(
         "hive.compactor.active.delta.dir.threshold",
         "200",
         _C,
-        "From how many deltas on Hive's metrics name a place. `show tables` and the page sort by the number of deltas.",
+        "Number of deltas from which on Hive's metrics name a table. `show tables` and the page sort by the number of "
+        "deltas.",
     ),
     _unused(
         "hive.compactor.obsolete.delta.dir.threshold",
         "200",
         _C,
-        "The same for obsolete deltas; `show blockers` has ours.",
+        "The same for obsolete deltas. `show blockers` shows Compactor's.",
     ),
     _unused(
-        "hive.compactor.small.delta.dir.threshold", "200", _C, "The same for deltas that are small beside the base."
+        "hive.compactor.small.delta.dir.threshold",
+        "200",
+        _C,
+        "The same for deltas that are small compared with the base.",
     ),
     _unused(
         "hive.txn.acid.metrics.delta.pct.threshold",
@@ -737,13 +777,13 @@ _FOREIGN = (
         "hive.support.concurrency",
         "false",
         _B,
-        "Whether Hive's sessions lock; if set to false, explain-locks lists none.",
+        "Whether Hive's sessions take locks. If set to false, explain-locks lists none.",
     ),
     _hive(
         "hive.txn.manager",
         "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager",
         _T,
-        "Hive's transaction manager; doctor warns of one other than DbTxnManager that is written.",
+        "Hive's transaction manager. The doctor warns if it is set to another one than DbTxnManager.",
     ),
     _unused(
         "hive.lock.manager",
@@ -774,7 +814,7 @@ _FOREIGN = (
         "hive.compactor.gather.stats",
         "true",
         _B,
-        "Whether a compaction writes the statistics that it knows without a scan (docs/statistics.md).",
+        "Whether a compaction writes the statistics that it gets without a scan (docs/statistics.md).",
     ),
     _unused("hive.mr.compactor.gather.stats", "false", _B, "The same for Hive's MapReduce compactor."),
     _unused("hive.acid.createtable.softdelete", "false", _B, "Whether Hive's DROP TABLE leaves files to the cleaner."),
@@ -782,29 +822,33 @@ _FOREIGN = (
     _unused("hive.acid.truncate.usebase", "true", _B, "Whether Hive's TRUNCATE writes an empty base."),
     _unused("hive.acid.renamepartition.makecopy", "false", _B, "Whether Hive's RENAME PARTITION copies."),
     _unused("hive.acid.direct.insert.enabled", "true", _B, "Whether Hive's INSERT writes without staging."),
-    _unused("hive.create.as.acid", "false", _B, "Whether Hive makes new tables full ACID.", "metastore.create.as.acid"),
-    _unused("hive.create.as.insert.only", "false", _B, "Whether Hive makes new tables insert-only."),
+    _unused(
+        "hive.create.as.acid", "false", _B, "Whether Hive creates new tables as full ACID.", "metastore.create.as.acid"
+    ),
+    _unused("hive.create.as.insert.only", "false", _B, "Whether Hive creates new tables as insert-only."),
     _unused("hive.txn.write.acid.version.file", "true", _B, "Whether Hive writes _orc_acid_version files."),
     _unused("hive.txn.readonly.enabled", "false", _B, "Whether Hive opens read-only transactions for SELECT."),
-    _unused("hive.txn.retrysnapshot.max.count", "5", _C, "How often Hive retakes a stale snapshot."),
+    _unused(
+        "hive.txn.retrysnapshot.max.count", "5", _C, "How often Hive takes a new snapshot in place of a stale one."
+    ),
     _unused("hive.txn.heartbeat.threadpool.size", "5", _C, "Threads of a Hive session's heartbeats."),
     _unused("hive.txn.filter.delete.events", "true", _B, "Whether Hive's reader filters delete events."),
     _hive(
         "hive.txn.stats.enabled",
         "true",
         _B,
-        "Whether Hive keeps exact statistics of transactional tables; if set to false, none are marked as accurate.",
+        "Whether Hive keeps exact statistics of transactional tables. If set to false, none are marked as accurate.",
     ),
     _unused("hive.txn.manager.dump.lock.state.on.acquire.timeout", "false", _B, "Whether Hive logs locks on failure."),
     _unused(
         "hive.lock.numretries",
         "100",
         _C,
-        "How often Hive checks a lock that was not granted; here compactor.lock.wait is the bound.",
+        "How often Hive checks a lock that was not granted. In Compactor, compactor.lock.wait is the bound.",
         "metastore.lock.numretries",
     ),
     _unused("hive.unlock.numretries", "10", _C, "How often Hive tries to release a lock."),
-    _unused("hive.lock.file.move.protect", "all", _T, "When Hive locks a table while it moves files."),
+    _unused("hive.lock.file.move.protect", "all", _T, "When Hive locks a table during moves of files."),
     _unused("hive.lock.query.string.max.length", "1000000", _C, "Longest query text in Hive's ZooKeeper locks."),
 )
 
@@ -832,12 +876,12 @@ def find(key: str) -> Setting | None:
     return _BY_NAME.get(key)
 
 
-_HIVES = "hive.compactor."
+_HIVE_PREFIX = "hive.compactor."
 
 
 def closest_compaction_setting(key: str) -> str | None:
-    """Returns the compaction setting of which ``key`` is probably a misspelling, or None."""
-    near = difflib.get_close_matches(key, _BY_NAME, n=1, cutoff=0.9) if key.startswith(_HIVES) else []
+    """Returns the compaction setting that ``key`` probably misspells, or None."""
+    near = difflib.get_close_matches(key, _BY_NAME, n=1, cutoff=0.9) if key.startswith(_HIVE_PREFIX) else []
     return near[0] if near else None
 
 

@@ -21,7 +21,7 @@ from compactor.base.errors import BadSetting
 from compactor.settings.catalogue import lookup, parse
 
 _KEYS = ("url", "password_file", "state_url", "hive_conf", "warehouse", "mode")
-#: Hive's names, and ``fnmatch``'s signs.
+#: The characters of Hive's names and of ``fnmatch``'s patterns.
 _DATABASE = re.compile(r"[\w*?\[\]!-]+")
 _TABLES = ("settings", "database_modes", "pool")
 
@@ -32,7 +32,7 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreProfile:
-    """The section of one metastore; None for keys it does not have. ``settings`` are texts by key as written."""
+    """The section of one metastore; None for missing keys. ``settings`` are texts by key, as written."""
 
     name: str
     url: str | None = None
@@ -82,27 +82,27 @@ def parse_profile(text: str) -> Profile:
     for key in document:
         if key not in ("metastore", "storage"):
             raise BadSetting(
-                f"compactor.toml: {key!r} is unknown at the top; wanted [metastore.NAME] or [storage.KIND]"
+                f"compactor.toml: {key!r} is unknown at the top; expected [metastore.NAME] or [storage.KIND]"
             )
     tables = document.get("metastore", {})
     if not isinstance(tables, dict):
-        raise BadSetting("compactor.toml: 'metastore' is a value; wanted [metastore.NAME]")
+        raise BadSetting("compactor.toml: 'metastore' is a value; expected [metastore.NAME]")
     storage = document.get("storage", {})
     if not isinstance(storage, dict) or not all(isinstance(table, dict) for table in storage.values()):
         raise BadSetting(
-            "compactor.toml: 'storage' is not a table of tables; wanted [storage.KIND], as in [storage.s3]"
+            "compactor.toml: 'storage' is not a table of tables; expected [storage.KIND], as in [storage.s3]"
         )
     return Profile(
-        metastores=MappingProxyType({name: _metastore(name, table) for name, table in tables.items()}),
+        metastores=MappingProxyType({name: _parse_metastore(name, table) for name, table in tables.items()}),
         storage=MappingProxyType(storage),
     )
 
 
-def _metastore(name: str, table: object) -> MetastoreProfile:
+def _parse_metastore(name: str, table: object) -> MetastoreProfile:
     where = f"compactor.toml [metastore.{name}]"
     if not isinstance(table, dict):
         hint = f"; for the one metastore write [metastore.default] and {name} = … below it" if name in _KEYS else ""
-        raise BadSetting(f"compactor.toml: metastore.{name} is a value; wanted a table{hint}")
+        raise BadSetting(f"compactor.toml: metastore.{name} is a value; expected a table{hint}")
     texts: dict[str, str] = {}
     for key, value in table.items():
         if key in _TABLES:
@@ -114,65 +114,67 @@ def _metastore(name: str, table: object) -> MetastoreProfile:
                 f"{where}: key {key!r} is unknown, known are {', '.join(_KEYS)} and the tables {', '.join(_TABLES)}{hint}"
             )
         if not isinstance(value, str):
-            raise BadSetting(f"{where}: {key} = {value!r}; wanted a text")
+            raise BadSetting(f"{where}: {key} = {value!r}; expected a text")
         texts[key] = value
     mode = texts.get("mode")
     if mode is not None:
         parse(lookup("compactor.mode"), mode)
     return MetastoreProfile(
         name=name,
-        settings=_settings(where, table.get("settings", {})),
-        pools=_pools(where, table.get("pool", {})),
-        database_modes=_database_modes(where, table.get("database_modes", {})),
+        settings=_parse_settings(where, table.get("settings", {})),
+        pools=_parse_pools(where, table.get("pool", {})),
+        database_modes=_parse_database_modes(where, table.get("database_modes", {})),
         **texts,
     )
 
 
-def _database_modes(where: str, table: object) -> Mapping[str, str]:
+def _parse_database_modes(where: str, table: object) -> Mapping[str, str]:
     if not isinstance(table, dict):
-        raise BadSetting(f"{where}: database_modes is a value; wanted [metastore.NAME.database_modes]")
+        raise BadSetting(f"{where}: database_modes is a value; expected [metastore.NAME.database_modes]")
     modes: dict[str, str] = {}
     for pattern, mode in table.items():
         if not isinstance(mode, str):
-            raise BadSetting(f'{where}: database_modes.{pattern} = {mode!r}; wanted a mode, as in {pattern} = "clean"')
+            raise BadSetting(
+                f'{where}: database_modes.{pattern} = {mode!r}; expected a mode, as in {pattern} = "clean"'
+            )
         if not _DATABASE.fullmatch(pattern):
             raise BadSetting(
-                f"{where}: database_modes.{pattern!r} cannot be the name of a database; wanted letters, digits and _, "
+                f"{where}: database_modes.{pattern!r} cannot be the name of a database; expected letters, digits and _, "
                 "with *, ? and [...] for a pattern"
             )
         if pattern.lower() in modes:
-            raise BadSetting(f"{where}: database_modes names {pattern.lower()} twice; Hive's names have no upper case")
+            raise BadSetting(f"{where}: database_modes names {pattern.lower()} twice; Hive's names are in lower case")
         modes[pattern.lower()] = str(parse(lookup("compactor.mode"), mode))
     return MappingProxyType(modes)
 
 
-def _pools(where: str, table: object) -> Mapping[str, Mapping[str, object]]:
+def _parse_pools(where: str, table: object) -> Mapping[str, Mapping[str, object]]:
     if not isinstance(table, dict) or not all(isinstance(pool, dict) for pool in table.values()):
-        raise BadSetting(f"{where}: pool is not a table of tables; wanted [metastore.NAME.pool.POOL]")
+        raise BadSetting(f"{where}: pool is not a table of tables; expected [metastore.NAME.pool.POOL]")
     return MappingProxyType(dict(table))
 
 
-def _settings(where: str, table: object) -> Mapping[str, str]:
+def _parse_settings(where: str, table: object) -> Mapping[str, str]:
     if not isinstance(table, dict):
-        raise BadSetting(f"{where}: settings is a value; wanted [metastore.NAME.settings]")
+        raise BadSetting(f"{where}: settings is a value; expected [metastore.NAME.settings]")
     flat: dict[str, str] = {}
-    for key, value in _leaves("", table):
+    for key, value in _flatten("", table):
         if not key.startswith("compactor.spark."):
             parse(lookup(key), value)
         flat[key] = value
     return MappingProxyType(flat)
 
 
-def _leaves(prefix: str, table: Mapping[str, object]) -> list[tuple[str, str]]:
+def _flatten(prefix: str, table: Mapping[str, object]) -> list[tuple[str, str]]:
     """Flattens values by dotted key: TOML parses ``a.b = 1`` without quotes as a table in a table."""
-    found: list[tuple[str, str]] = []
+    leaves: list[tuple[str, str]] = []
     for key, value in table.items():
         if isinstance(value, dict):
-            found += _leaves(f"{prefix}{key}.", value)
+            leaves += _flatten(f"{prefix}{key}.", value)
         elif isinstance(value, bool):
-            found.append((prefix + key, str(value).lower()))
+            leaves.append((prefix + key, str(value).lower()))
         elif isinstance(value, str | int | float):
-            found.append((prefix + key, str(value)))
+            leaves.append((prefix + key, str(value)))
         else:
-            raise BadSetting(f"compactor.toml: {prefix}{key} = {value!r}; wanted a text, a number or true or false")
-    return found
+            raise BadSetting(f"compactor.toml: {prefix}{key} = {value!r}; expected a text, a number or true or false")
+    return leaves

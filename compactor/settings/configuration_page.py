@@ -29,7 +29,7 @@ The first of these sources that has a setting wins:
 
 `compactor.mode` and `compactor.readers` are exceptions: the tightest value among site, database, table and request
 counts, so that nobody below the site can loosen them. The site itself may give databases other modes (`database_modes`
-below); a mode given by a flag or by the environment is for all of them.
+below). A mode from a flag or from the environment applies to all databases.
 
 Old and new names of a setting (`hive.txn.timeout`, `metastore.txn.timeout`) are one setting; if a file has both, the
 newer name wins, as in Hive. Unknown keys are refused by name in `compactor.toml`, in flags and in requests; in Hive's
@@ -37,28 +37,28 @@ files they are ignored.
 
 ## What a table or a request may set
 
-Anybody who may `ALTER TABLE` can write table and database parameters, so only the following are taken from them.
-`compactor explain` lists the others with the reason:
+Anybody who may `ALTER TABLE` can write table and database parameters. Compactor therefore takes only the following from
+them; `compactor explain` lists the others with the reason:
 
-* `compactor.KEY` and `compactorthreshold.KEY` for the settings marked *table* below; of the two the second wins.
+* `compactor.KEY` and `compactorthreshold.KEY` for the settings marked *table* below. If both are set, the second wins.
 * `compactor.spark.KEY` for the keys of Spark in `compactor.allowed.spark.conf`, which may list sizes, counts, times and
-  switches of Spark's resources ([all of them](spark.md#entries-that-run-together)). No other key is ever taken.
+  switches of Spark's resources ([all of them](spark.md#entries-that-run-together)). Other keys are never taken.
 * `hive.compactor.worker.pool`, as in Hive.
-* in a request only, for the files of a full ACID table that are written: `tblprops.orc.compress` (`NONE`, `ZLIB`,
+* in a request only, for the output of a full ACID table: `tblprops.orc.compress` (`NONE`, `ZLIB`,
   `SNAPPY`, `LZ4`, `ZSTD`, the last not for Hive 3.1), `tblprops.orc.compress.size` (a multiple of 65536 bytes),
   `tblprops.orc.row.index.stride`, `tblprops.orc.stripe.size`,
   `tblprops.orc.bloom.filter.columns` (names of columns, or `*`) and
-  `tblprops.orc.bloom.filter.fpp`. Stripes of another class are then re-encoded, and with one of the last three, which a
-  file does not say of itself, every stripe; `compactor plan DB.T --property tblprops.orc.compress=ZSTD` shows how many.
-  No column gets a bloom filter by which some reader would miss rows: of `boolean`, `tinyint` and `timestamp` none does,
-  of `char`, `float` and `double` those in files without NaNs and texts that are shorter than the type.
+  `tblprops.orc.bloom.filter.fpp`. Stripes of another class are then re-encoded. With one of the last three, which files do
+  not record, every stripe is. `compactor plan DB.T --property tblprops.orc.compress=ZSTD` shows how many.
+  A column gets no bloom filter that would make some reader miss rows: `boolean`, `tinyint` and `timestamp` never get one;
+  `char`, `float` and `double` get one in files without NaNs and without texts that are shorter than the type.
   Other `tblprops.KEY` are refused.
 
-Of the properties for Hive's own jobs, `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` name the
-queue, and `compactor.mapreduce.map.memory.mb` is the memory of Spark's executors (where `spark.executor.memory` is
-allowed); a worker `--in-process` has no executors, and its processes keep to `compactor.unit.memory`. Other
-`compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` do nothing here: a request with one is refused,
-and those of tables and of requests in Hive are listed by `compactor explain`.
+Some properties for Hive's own jobs have a meaning here. `compactor.mapreduce.job.queuename` and
+`compactor.mapred.job.queue.name` name the queue. `compactor.mapreduce.map.memory.mb` is the memory of Spark's executors, if
+`spark.executor.memory` is allowed; a worker `--in-process` has no executors, and its processes keep to
+`compactor.unit.memory`. Other `compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` do nothing here: a
+request with one is refused, and `compactor explain` lists those of tables and of requests in Hive.
 
 ## compactor.toml
 
@@ -79,31 +79,31 @@ pilot = "clean"
 "compactor.lock.wait" = "2min"
 ```
 
-In `database_modes` a database's name counts before patterns (`*`, `?`, `[...]`), and of several patterns that match, the
-one with the tightest mode. A database that none names has the metastore's `mode`.
+In `database_modes` a database's name takes precedence over patterns (`*`, `?`, `[...]`). If several patterns match, the
+tightest mode counts. Any other database has the metastore's `mode`.
 
 ### Which file counts
 
 `--config FILE`, `COMPACTOR_CONFIG`, or `[compactor] config` in Airflow names the file. Without them, `compactor.toml`
-in the current directory counts, if the file, its directory, and what a link in its place leads to belong to the user
-or to root and nobody else may write them; otherwise every command ends with the path, the owner or mode, and what to
-do. `compactor -v …` says which files were read.
+in the current directory counts. The file, its directory, and the target of a link in its place must belong to the user or
+to root, and nobody else may write them; otherwise every command ends with the path, the owner or mode, and what to do.
+`compactor -v …` says which files were read.
 
 A group may write them (modes 0664 and 0775, as with a umask of 002) if it is the owner's primary group and has no other
-member. That is looked up among the users and groups of this machine. Where `nsswitch.conf` names a source that need not
-list everybody, as LDAP or SSSD, or where there is an access control list, it cannot be known: `chmod g-w` then
-([why](adr/0056-private-groups.md)).
+member. Compactor looks that up among the users and groups of this machine. It cannot know it where `nsswitch.conf` names
+a source that need not list everybody, such as LDAP or SSSD, or where the file has an access control list: then use
+`chmod g-w` ([why](adr/0056-private-groups.md)).
 
 Files with secrets (`password_file`, Hadoop's credential store and its password file, `compactor.reads.token.file`;
 `keytab`, `session_cert` and a `token` that is a file in `[storage.…]`; `compactor.spark.kerberos.keytab` and `keytab`
 of Airflow's `[compactor]` or Spark connection; `HADOOP_TOKEN_FILE_LOCATION` and `KRB5_CLIENT_KTNAME`) are used only
-if they belong to the user or to root and have mode 0600 or 0640, or a narrower one; Hadoop's tokens also where a
-directory above keeps others out. The password of a file is sent to another machine only if the URL asks for TLS, and
-a `password` or `token` of `[storage.hdfs]` only by `https`. `compactor doctor` names each file whose mode is too
+if they belong to the user or to root and have mode 0600 or 0640, or a narrower one. Hadoop's tokens are also used where
+a directory above keeps others out. A password from a file is sent to another machine only if the URL asks for TLS, and a
+`password` or `token` of `[storage.hdfs]` only by `https`. `compactor doctor` names each file whose mode is too
 wide.
 
-Several `[metastore.NAME]` know of each other: no role writes into or removes from a directory in which another one
-has a table ([why](adr/0052-claims.md)).
+Several `[metastore.NAME]` know each other: no role writes into a directory in which another metastore has a table, or
+removes anything from it ([why](adr/0052-claims.md)).
 
 ## How values are written
 
@@ -127,12 +127,12 @@ def render() -> str:
     return "\n".join(
         (
             _HEAD,
-            "## Settings of Compactor's own\n",
+            "## Compactor's own settings\n",
             *_table(own),
-            "\n## Settings of Hive that Compactor honours\n",
+            "\n## Hive's settings that Compactor honours\n",
             *_table(hive),
-            "\n## Settings of Hive that are known and not used\n",
-            "They may be in `hive-site.xml`; nothing in Compactor depends on them.\n",
+            "\n## Hive's settings that Compactor knows but does not use\n",
+            "`hive-site.xml` may have them; nothing in Compactor depends on them.\n",
             *_table(unused),
             "",
         )
@@ -140,14 +140,14 @@ def render() -> str:
 
 
 def _table(settings: Iterable[Setting]) -> list[str]:
-    rows = ["| key | also | default | unit | who | effect |", "|---|---|---|---|---|---|"]
+    rows = ["| key | other names | default | unit | who | effect |", "|---|---|---|---|---|---|"]
     for setting in settings:
-        also = ", ".join(f"`{name}`" for name in setting.aliases)
+        aliases = ", ".join(f"`{name}`" for name in setting.aliases)
         who = "table" if setting.scope is Scope.TABLE else "site"
         unit = " / ".join(f"`{choice}`" for choice in setting.choices) or setting.unit.value
         default = f"`{setting.default}`" if setting.default or setting.unit is not SettingUnit.TEXT else ""
         within = f" A database, table or request may set {' to '.join(setting.of_tables)}." if setting.of_tables else ""
-        rows.append(f"| `{setting.key}` | {also} | {default} | {unit} | {who} | {setting.effect}{within} |")
+        rows.append(f"| `{setting.key}` | {aliases} | {default} | {unit} | {who} | {setting.effect}{within} |")
     return rows
 
 

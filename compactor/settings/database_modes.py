@@ -1,7 +1,6 @@
-"""The modes that a site's own file gives to databases: one of many is opened with nothing written to Hive.
+"""The modes that a site's own file gives to single databases, without a change in Hive.
 
-A database without a mode of its own, however new, has that of its metastore. Properties of databases and tables still
-only tighten.
+A database without its own mode has that of its metastore. Properties of databases and tables can still only tighten it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ KEY = "compactor.mode"
 
 
 def mode_of_database(modes: Mapping[str, str], database: str) -> str | None:
-    """Returns the mode of ``database`` by its name, else the tightest of all patterns that match it; None if none does.
+    """Returns the mode for ``database``: by its name, otherwise the tightest of the matching patterns; or None.
 
     Args:
         modes: by name or pattern (``*``, ``?``, ``[...]``), in lower case, as Hive stores names.
@@ -28,7 +27,7 @@ def mode_of_database(modes: Mapping[str, str], database: str) -> str | None:
 
 
 def without_match(modes: Mapping[str, str], databases: Iterable[str]) -> list[str]:
-    """Returns the names and patterns of ``modes`` that no database has, sorted."""
+    """Returns the names and patterns of ``modes`` that match no database, sorted."""
     names = [database.lower() for database in databases]
     return sorted(word for word in modes if word not in names and not any(fnmatchcase(name, word) for name in names))
 

@@ -1,5 +1,6 @@
-"""The conf of an application on a cluster: files that travel with it, of which its driver opens compactor.toml at the same
-path or as such a copy, and how often its driver is started.
+"""The Spark conf of an application on a cluster: the files shipped with it, and how often its driver is started.
+
+The driver opens compactor.toml at the same path as here, or as a shipped copy.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from pathlib import PurePath
 
 from compactor.base.errors import BadSetting
 
-#: The keys that name files which travel, and what each is called once spark-submit has handed it to YARN.
+#: The keys of shipped files, and YARN's key for each, which spark-submit sets.
 TRAVELS = {
     "spark.archives": "spark.yarn.dist.archives",
     "spark.files": "spark.yarn.dist.files",
@@ -23,10 +24,10 @@ _IN_ENVIRONMENT = frozenset(
 
 
 def driver_config(config: str | None, conf: Mapping[str, str], *, is_cluster: bool) -> str | None:
-    """Returns the path by which the driver opens ``config``; None leaves it to the driver's own environment.
+    """Returns the path at which the driver opens ``config``; None leaves it to the driver's own environment.
 
     Args:
-        conf: of the application; a file that its ``spark.files`` names lies in a cluster driver's own directory.
+        conf: the application's; the files in its ``spark.files`` are in the working directory of a cluster driver.
         is_cluster: true if the driver runs on another machine, with another environment than ours.
     """
     if not is_cluster or config is None:
@@ -36,41 +37,41 @@ def driver_config(config: str | None, conf: Mapping[str, str], *, is_cluster: bo
 
 
 def for_yarn(conf: Mapping[str, str], defaults: Mapping[str, str] = {}, *, is_cluster: bool) -> dict[str, str]:
-    """Returns ``conf`` with YARN's own keys of archives and files: by Spark's, a driver in client mode would fetch and hand
-    them out once more, an archive of hundreds of megabytes included.
+    """Returns ``conf`` with YARN's own keys for archives and files, and one attempt for a driver in the cluster.
 
-    A driver in the cluster is started once: YARN's default would repeat one that says that an entry failed. Of one, YARN
-    starts no other even when its node is lost (``RMAppImpl.AttemptFailedTransition``); whoever launched it does.
+    With Spark's keys, a driver in client mode would fetch archives of hundreds of megabytes and distribute them once more.
+    By default YARN would repeat a driver that reports a failed entry. With one attempt YARN starts no other, even when the
+    node is lost (``RMAppImpl.AttemptFailedTransition``); the launcher does.
 
     Args:
-        defaults: of spark-submit; a number of attempts in them stays.
+        defaults: those of spark-submit; a number of attempts in them is kept.
     """
     moved = {key: TRAVELS[key] for key in ("spark.archives", "spark.files")}
     once = {_ATTEMPTS: "1"} if is_cluster and _ATTEMPTS not in defaults else {}
-    found = once | {key: value for key, value in conf.items() if key not in moved}
+    result = once | {key: value for key, value in conf.items() if key not in moved}
     for key, name in moved.items():
         values = [value for value in (conf.get(name), conf.get(key)) if value]
-        found |= {name: ",".join(values)} if values else {}
-    return found
+        result |= {name: ",".join(values)} if values else {}
+    return result
 
 
 def must_know_metastore(config: str | None, conf: Mapping[str, str]) -> None:
-    """Refuses to start a driver on a node of YARN that would know nothing of any metastore.
+    """Refuses to start a driver on a YARN node without the configuration of a metastore.
 
     Raises:
-        BadSetting: there is no configuration for it.
+        BadSetting: the driver would have no configuration.
     """
     if config or _IN_ENVIRONMENT & conf.keys() or "compactor.toml" in _shipped(conf).values():
         return
     raise BadSetting(
         "deploy mode cluster: the driver runs on another machine and sees nothing of this environment, such as "
-        "COMPACTOR_METASTORE_URL, and no compactor.toml is named; give --config PATH of one that is on every node, or name "
-        "one that travels along by compactor.spark.files = PATH"
+        "COMPACTOR_METASTORE_URL, and no compactor.toml is named; give --config PATH of one that is on every node, or "
+        "ship one with compactor.spark.files = PATH"
     )
 
 
 def _shipped(conf: Mapping[str, str]) -> dict[str, str]:
-    """Returns the names that files which travel have in the driver's directory, by their paths here."""
+    """Maps the paths of shipped files to their names in the driver's directory."""
     paths = [
         name.strip()
         for key in ("spark.files", TRAVELS["spark.files"])

@@ -1,7 +1,7 @@
-"""The most that one file may hold, however much it says that it does: what a file says is a stranger's input.
+"""Limits for the contents of one file, whose footer is untrusted input.
 
-Whoever may write in a table's directory writes footers too. Lengths and numbers in them are compared with these limits
-before memory is taken for what they describe.
+Anybody who may write into a table's directory can write footers. Their lengths and numbers are compared with these limits
+before memory is allocated for them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ STRIPES: Final = "compactor.file.stripes"
 COLUMNS: Final = "compactor.file.columns"
 DEPTH: Final = "compactor.file.depth"
 STRIPE_BYTES: Final = "compactor.stripe.bytes"
-#: Bytes of a footer for each part in it (a column's statistics, a stripe, a number). Those of real writers have more, and a
-#: part takes a few hundred bytes of memory, however short it is.
+#: Least bytes of a footer for each part in it (a column's statistics, a stripe, a number). Real writers need more. In memory
+#: a part takes a few hundred bytes, however short it is in the file.
 BYTES_OF_PART = 16
 
 
@@ -27,8 +27,11 @@ class _Settings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLimits:
-    """``footer_bytes`` are those of one footer, index or statistics, decompressed; ``stripes`` are an ORC file's stripes or
-    a Parquet file's row groups; ``stripe_bytes`` those of a stripe's streams, decompressed."""
+    """The limits of one file; sizes are decompressed bytes.
+
+    ``footer_bytes`` limits one footer, index or statistics, ``stripe_bytes`` the streams of a stripe. ``stripes`` counts an
+    ORC file's stripes or a Parquet file's row groups.
+    """
 
     footer_bytes: int = 64 << 20
     stripes: int = 100_000
@@ -37,8 +40,8 @@ class FileLimits:
     stripe_bytes: int = 8 << 30
 
     @classmethod
-    def of(cls, settings: _Settings) -> FileLimits:
-        """Returns the limits that a site sets."""
+    def from_settings(cls, settings: _Settings) -> FileLimits:
+        """Returns the limits of a site."""
         return cls(
             footer_bytes=settings.integer(FOOTER_BYTES),
             stripes=settings.integer(STRIPES),
@@ -52,46 +55,46 @@ class FileLimits:
         """The number of parts of any kind in one footer, index or statistics."""
         return max(1, self.footer_bytes // BYTES_OF_PART)
 
-    def check_stripes(self, name: str, found: int, what: str = "stripes") -> None:
+    def check_stripes(self, name: str, count: int, what: str = "stripes") -> None:
         """Raises ``BadFile`` if the file ``name`` has too many stripes."""
-        if found > self.stripes:
-            raise self.too_many_stripes(name, found, what)
+        if count > self.stripes:
+            raise self.too_many_stripes(name, count, what)
 
-    def check_columns(self, name: str, found: int) -> None:
+    def check_columns(self, name: str, count: int) -> None:
         """Raises ``BadFile`` if the file ``name`` has too many columns."""
-        if found > self.columns:
-            raise self.too_many_columns(name, found)
+        if count > self.columns:
+            raise self.too_many_columns(name, count)
 
-    def too_many_stripes(self, name: str, found: int, what: str = "stripes") -> BadFile:
-        """Returns the error for the file ``name``, of which ``found`` stripes were counted so far."""
-        return beyond(name, f"has {found} {what} or more", self.stripes, STRIPES)
+    def too_many_stripes(self, name: str, count: int, what: str = "stripes") -> BadFile:
+        """Returns the error for the file ``name``, with at least ``count`` stripes."""
+        return beyond(name, f"has {count} {what} or more", self.stripes, STRIPES)
 
-    def too_many_columns(self, name: str, found: int) -> BadFile:
-        """Returns the error for the file ``name``, of which ``found`` columns were counted so far."""
-        return beyond(name, f"has {found} columns or more, those inside of others included", self.columns, COLUMNS)
+    def too_many_columns(self, name: str, count: int) -> BadFile:
+        """Returns the error for the file ``name``, with at least ``count`` columns."""
+        return beyond(name, f"has {count} columns or more, nested ones included", self.columns, COLUMNS)
 
-    def too_long_stripe(self, name: str, found: int) -> BadFile:
-        """Returns the error for the stripe ``name`` with ``found`` plain bytes or more."""
-        return beyond(name, f"its streams have {found} bytes or more", self.stripe_bytes, STRIPE_BYTES)
+    def too_long_stripe(self, name: str, size: int) -> BadFile:
+        """Returns the error for the stripe ``name`` with at least ``size`` decompressed bytes."""
+        return beyond(name, f"its streams have {size} bytes or more", self.stripe_bytes, STRIPE_BYTES)
 
-    def too_many_parts(self, name: str, part: str, found: int) -> BadFile:
-        """Returns the error for a footer, index or statistics of the file ``name`` with ``found`` parts or more."""
-        what = f"its {part} has {found} parts or more, most of them empty"
+    def too_many_parts(self, name: str, part: str, count: int) -> BadFile:
+        """Returns the error for a footer, index or statistics of the file ``name`` with at least ``count`` parts."""
+        what = f"its {part} has {count} parts or more, most of them empty"
         return beyond(name, what, self.parts, FOOTER_BYTES, f"one for each {BYTES_OF_PART} bytes of ")
 
 
-def too_deep(name: str, found: int, limit: int) -> BadFile:
-    """Returns the error for the file ``name`` whose types are in each other ``found`` deep."""
-    return beyond(name, f"its types are in each other {found} deep", limit, DEPTH)
+def too_deep(name: str, depth: int, limit: int) -> BadFile:
+    """Returns the error for the file ``name`` whose types are nested ``depth`` deep."""
+    return beyond(name, f"its types are nested {depth} deep", limit, DEPTH)
 
 
 #: For files that were written here, from inputs that were within their limits.
 UNLIMITED = FileLimits(footer_bytes=1 << 62, stripes=1 << 62, columns=1 << 62, depth=1 << 62, stripe_bytes=1 << 62)
 
 
-def beyond(name: str, found: str, limit: int, key: str, share: str = "") -> BadFile:
-    """Returns the error for the file ``name`` of which ``found`` is more than ``limit``."""
+def beyond(name: str, excess: str, limit: int, key: str, share: str = "") -> BadFile:
+    """Returns the error for the file ``name`` that exceeds ``limit``; ``excess`` says by what."""
     return BadFile(
-        f"file {name}: {found}, at most {limit} are read ({share}{key}); find out who wrote it, and move it away or raise "
+        f"file {name}: {excess}, at most {limit} are read ({share}{key}); find out who wrote it, and move it away or raise "
         f"{key}"
     )

@@ -20,7 +20,9 @@ def parse_site(text: str | bytes) -> dict[str, str]:
     try:
         reader.parser.Parse(text, True)
     except expat.ExpatError as error:
-        raise BadSetting(f"Hadoop configuration file: not well-formed XML ({error}); wanted <configuration>") from None
+        raise BadSetting(
+            f"Hadoop configuration file: not well-formed XML ({error}); expected <configuration>"
+        ) from None
     return reader.properties
 
 
@@ -38,7 +40,7 @@ class _Reader:
 
     def _start(self, tag: str, _attributes: dict[str, str]) -> None:
         if not self._path and tag != "configuration":
-            raise BadSetting(f"Hadoop configuration file: root element is <{tag}>, wanted <configuration>")
+            raise BadSetting(f"Hadoop configuration file: root element is <{tag}>, expected <configuration>")
         self._path.append(tag)
         if self._path == ["configuration", "property"]:
             self._texts = {}

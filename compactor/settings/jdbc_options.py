@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from compactor.base.errors import BadSetting
 
 _YES = ("", "true", "yes", "1")  #: a parameter without a value is on
-_JKS = (
-    "a key store of Java cannot be read here: export it as PEM (`keytool -exportcert -rfc`), and name that as {} in url"
-)
+_JKS = "a Java key store cannot be read here: export it as PEM (`keytool -exportcert -rfc`), and name that file as {} in url"
 
 #: Options of PostgreSQL's driver that go to libpq as they are, by its name for them.
 _POSTGRES: Mapping[str, str] = {
@@ -39,7 +37,7 @@ _TARGETS = {
     "preferslave": "prefer-standby",
     "prefersecondary": "prefer-standby",
 }
-#: Options that change how the Java driver works, and neither who is reached, how it is proved, nor what is read.
+#: Options that affect neither the server, nor how it is authenticated, nor the data: only how the Java driver works.
 _HARMLESS = {
     "postgresql": """adaptivefetch adaptivefetchmaximum adaptivefetchminimum allowencodingchanges applicationname
         assumeminserverversion autosave binarytransfer binarytransferdisable binarytransferenable cancelsignaltimeout charset
@@ -74,34 +72,34 @@ _TLS_VERSIONS = frozenset({"tlsv1.2", "tlsv1.3"})
 
 @dataclass(slots=True)
 class JdbcOptions:
-    """The options of one URL that have not been understood yet, by their names in lower case."""
+    """The options of one URL that are not handled yet, by their names in lower case."""
 
     kind: str
-    left: dict[str, str] = field(default_factory=dict, repr=False)
-    _spelt: dict[str, str] = field(default_factory=dict)
+    unhandled: dict[str, str] = field(default_factory=dict, repr=False)
+    _spelling: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, kind: str, pairs: Iterable[tuple[str, str]]) -> JdbcOptions:
-        """Returns the options; of two of one name, the first counts unless they differ.
+    def from_pairs(cls, kind: str, pairs: Iterable[tuple[str, str]]) -> JdbcOptions:
+        """Collects the options; a name may occur twice with the same value.
 
         Raises:
-            BadSetting: an option is there twice, with two values.
+            BadSetting: an option occurs twice, with different values.
         """
-        found = cls(kind)
+        options = cls(kind)
         for name, value in pairs:
             key = name.strip().lower()
-            if found.left.setdefault(key, value) != value:
-                raise _refused(name, "it is there twice, with two values; leave one")
-            found._spelt[key] = name
-        return found
+            if options.unhandled.setdefault(key, value) != value:
+                raise _refusal(name, "it occurs twice with different values; remove one")
+            options._spelling[key] = name
+        return options
 
     def take(self, *names: str) -> str | None:
-        """Returns the value of the first option of these names; None if there is none."""
-        values = [self.left.pop(name.lower(), None) for name in names]
+        """Removes all options of these names and returns the value of the first; None without any."""
+        values = [self.unhandled.pop(name.lower(), None) for name in names]
         return next((value.strip() for value in values if value is not None), None)
 
     def flag(self, *names: str) -> bool | None:
-        """Returns the truth of the first option of these names; None if there is none."""
+        """Removes all options of these names and returns the first as a boolean; None without any."""
         value = self.take(*names)
         return None if value is None else value.lower() in _YES
 
@@ -109,23 +107,23 @@ class JdbcOptions:
         """Refuses these options.
 
         Raises:
-            BadSetting: one of them is there.
+            BadSetting: one of them is set.
         """
         for name in names:
-            if name.lower() in self.left:
-                raise _refused(name, why)
+            if name.lower() in self.unhandled:
+                raise _refusal(name, why)
 
     def must_be_done(self) -> None:
-        """Refuses whatever has not been understood.
+        """Refuses the options that nothing has handled.
 
         Raises:
-            BadSetting: names the first of it, without its value.
+            BadSetting: names the first one, without its value.
         """
-        for name in sorted(self.left.keys() - _HARMLESS_OF[self.kind]):
-            raise _refused(self._spelt[name], "it is not known here; remove it, or set url in compactor.toml")
+        for name in sorted(self.unhandled.keys() - _HARMLESS_OF[self.kind]):
+            raise _refusal(self._spelling[name], "it is unknown here; remove it, or set url in compactor.toml")
 
 
-def _refused(name: str, why: str) -> BadSetting:
+def _refusal(name: str, why: str) -> BadSetting:
     return BadSetting(f"javax.jdo.option.ConnectionURL: option {name} cannot be carried over: {why}")
 
 
@@ -135,38 +133,38 @@ def postgres_options(options: JdbcOptions) -> dict[str, str]:
     Raises:
         BadSetting: an option has no counterpart.
     """
-    found = {ours: value for theirs, ours in _POSTGRES.items() if (value := options.take(theirs))}
+    parameters = {ours: value for theirs, ours in _POSTGRES.items() if (value := options.take(theirs))}
     mode = _postgres_ssl_mode(options)
     if mode:
-        found["sslmode"] = mode
-    if found.get("sslkey", "").endswith((".p12", ".pfx")):
-        raise _refused("sslkey", "a PKCS-12 file cannot be read here; wanted a key in PEM or DER")
+        parameters["sslmode"] = mode
+    if parameters.get("sslkey", "").endswith((".p12", ".pfx")):
+        raise _refusal("sslkey", "a PKCS-12 file cannot be read here; expected a key in PEM or DER")
     schema, startup = options.take("currentSchema"), options.take("options")
     if schema or startup:
         path = [f"-c search_path={schema.replace(' ', '')}"] if schema else []
-        found["options"] = " ".join([*([startup] if startup else []), *path])
+        parameters["options"] = " ".join([*([startup] if startup else []), *path])
     target = options.take("targetServerType")
     if target:
         if target.lower() not in _TARGETS:
-            raise _refused("targetServerType", f"wanted one of {', '.join(_TARGETS)}")
-        found["target_session_attrs"] = _TARGETS[target.lower()]
+            raise _refusal("targetServerType", f"expected one of {', '.join(_TARGETS)}")
+        parameters["target_session_attrs"] = _TARGETS[target.lower()]
     gss = options.take("gssEncMode")
     if gss:
         if gss.lower() not in ("disable", "prefer", "require"):
-            raise _refused("gssEncMode", "wanted disable, prefer or require")
-        found["gssencmode"] = gss.lower()
-    return dict(sorted(found.items()))
+            raise _refusal("gssEncMode", "expected disable, prefer or require")
+        parameters["gssencmode"] = gss.lower()
+    return dict(sorted(parameters.items()))
 
 
 def _postgres_ssl_mode(options: JdbcOptions) -> str | None:
-    """Returns libpq's mode. In pgjdbc ``ssl`` alone means ``verify-full``, but for one factory, which checks nothing."""
+    """Returns libpq's mode. In pgjdbc ``ssl`` alone means ``verify-full``, except with a factory that checks nothing."""
     mode, is_on, factory = options.take("sslmode"), options.flag("ssl"), options.take("sslfactory")
     options.refuse("only Java can run it", "sslhostnameverifier", "sslpasswordcallback", "sslfactoryarg")
     checks = not (factory or "").endswith(".NonValidatingFactory")
     if factory and checks and not factory.endswith(".LibPQFactory"):
-        raise _refused("sslfactory", f"only Java can run it; {_JKS.format('sslrootcert')}")
+        raise _refusal("sslfactory", f"only Java can run it; {_JKS.format('sslrootcert')}")
     if mode and mode.lower() not in _SSL_MODES:
-        raise _refused("sslmode", f"wanted one of {', '.join(_SSL_MODES)}")
+        raise _refusal("sslmode", f"expected one of {', '.join(_SSL_MODES)}")
     if mode:
         return mode.lower()
     return ("verify-full" if checks else "require") if is_on else None
@@ -180,8 +178,8 @@ def mysql_options(options: JdbcOptions) -> dict[str, str]:
     """
     _refuse_key_stores(options)
     versions = options.take("tlsVersions", "enabledTLSProtocols", "enabledSslProtocolSuites")
-    if versions and not {one.strip().lower() for one in versions.split(",")} <= _TLS_VERSIONS:
-        raise _refused("tlsVersions", "wanted TLSv1.2 and TLSv1.3, which are what is used here")
+    if versions and not {version.strip().lower() for version in versions.split(",")} <= _TLS_VERSIONS:
+        raise _refusal("tlsVersions", "expected TLSv1.2 and TLSv1.3, the only ones used here")
     mode = _mysql_ssl_mode(options)
     authority = _server_certificate(options)
     if mode == "disable":
@@ -189,8 +187,8 @@ def mysql_options(options: JdbcOptions) -> dict[str, str]:
     if mode is None and authority is None:
         return {}
     if mode in ("verify-ca", "verify-full") or authority is not None:
-        found = {"ssl_check_hostname": "true" if mode == "verify-full" else "false"}
-        return found | (_system_authorities() if authority is None else {"ssl_ca": authority})
+        parameters = {"ssl_check_hostname": "true" if mode == "verify-full" else "false"}
+        return parameters | (_system_authorities() if authority is None else {"ssl_ca": authority})
     return {"ssl_check_hostname": "false"}
 
 
@@ -232,8 +230,7 @@ _MYSQL_MODES = {
 def _mysql_ssl_mode(options: JdbcOptions) -> str | None:
     """Returns a mode in libpq's words; None leaves it to the driver, which encrypts where the server can.
 
-    Of the older options, each that asks for encryption or a check is one: what drivers and releases take for its default
-    differs.
+    Any older option that asks for encryption or a check counts, since drivers and releases differ in their defaults.
     """
     explicit = options.take("sslMode")
     uses, requires = options.flag("useSSL"), options.flag("requireSSL")
@@ -241,12 +238,12 @@ def _mysql_ssl_mode(options: JdbcOptions) -> str | None:
     any_host = options.flag("disableSslHostnameVerification")
     if explicit is not None:
         if explicit.lower() not in _MYSQL_MODES:
-            raise _refused("sslMode", f"wanted one of {', '.join(_MYSQL_MODES)}")
+            raise _refusal("sslMode", f"expected one of {', '.join(_MYSQL_MODES)}")
         mode = _MYSQL_MODES[explicit.lower()]
         return None if mode == "prefer" else mode
     if uses is False:
         if requires or verifies:
-            raise _refused("useSSL", "it is false, and another option wants encryption; leave one of them")
+            raise _refusal("useSSL", "it is false, but another option requires encryption; remove one of them")
         return "disable"
     if verifies or (uses and options.kind == "mariadb" and not trusts):
         return "verify-full" if options.kind == "mariadb" and not any_host else "verify-ca"
@@ -260,15 +257,15 @@ def _server_certificate(options: JdbcOptions) -> str | None:
         return None
     path = path.removeprefix("file://")
     if not path.startswith("/"):
-        raise _refused("serverSslCert", "wanted the absolute path of a file in PEM, which is read here as well")
+        raise _refusal("serverSslCert", "expected the absolute path of a file in PEM, which is also read here")
     return path
 
 
 def _system_authorities() -> dict[str, str]:
-    """Returns where this machine keeps the authorities that it trusts, which Java's own list stands for."""
+    """Returns the file or folder of the authorities that this machine trusts, in place of Java's list."""
     paths = ssl.get_default_verify_paths()
     if paths.cafile:
         return {"ssl_ca": paths.cafile}
     if paths.capath:
         return {"ssl_capath": paths.capath}
-    raise _refused("sslMode", "this machine knows no authorities; name the file of the server's as serverSslCert")
+    raise _refusal("sslMode", "this machine has no list of authorities; name the file of the server's as serverSslCert")

@@ -1,9 +1,9 @@
 """The precedence of a setting's sources, and the settings that a table or a request may change.
 
 request > override > table > database > flag > environment > off-peak hours of a pool > compactor.toml or connection >
-metastore-site.xml > hive-site.xml > default. Overrides are ours, for one table, made by a user who may compact it. Like the
-parameters of tables and databases, which anybody with ALTER may write, they are not trusted: only settings of scope
-``TABLE`` and allowed Spark keys are taken from them; the rest is listed in ``Settings.ignored``.
+metastore-site.xml > hive-site.xml > default. An override is kept in our state for one table; a user who may compact the
+table sets it. Overrides are not trusted, and neither are parameters of tables and databases, which anybody with ALTER may
+write: only settings of scope ``TABLE`` and allowed Spark keys are taken from them. ``Settings.ignored`` lists the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compactor.base.redaction import is_secret
 from compactor.settings.catalogue import CATALOGUE, find, lookup
 from compactor.settings.database_modes import KEY, loosest, mode_of_database
 from compactor.settings.output_class import OutputClass
-from compactor.settings.properties import PropertySettings, of_request, of_table
+from compactor.settings.properties import PropertySettings, parse_parameters, parse_request
 from compactor.settings.setting import Setting, SettingUnit, Value, parse
 
 _RANK = {
@@ -74,8 +74,8 @@ class Settings:
     """The layers by precedence, highest first, each with canonical keys only.
 
     ``spark_conf`` holds ``spark.*`` keys for the Spark application, ``table_overrides`` a request's ``tblprops.*``
-    without that prefix, ``ignored`` the ignored properties of table, database and request, each with the reason,
-    ``database_modes`` the modes that the site gives to databases, by name or pattern.
+    without that prefix. ``ignored`` are properties of table, database and request that do not count, each with the reason.
+    ``database_modes`` are the modes that the site gives to databases, by name or pattern.
     """
 
     layers: tuple[Layer, ...] = ()
@@ -87,10 +87,10 @@ class Settings:
 
     @classmethod
     def of(cls, layers: Sequence[Layer] = (), database_modes: Mapping[str, str] | None = None) -> Settings:
-        """Builds the settings of a site. Of two layers of one rank the later wins; site files may hold unknown keys.
+        """Builds the settings of a site. The later of two layers of one rank wins; site files may have unknown keys.
 
         Raises:
-            BadSetting: an unknown layer, or outside the site files an unknown key or a value that is not of its unit.
+            BadSetting: a layer is unknown, or outside of site files a key is unknown or a value bad.
         """
         spark: dict[str, str] = {}
         taken: list[Layer] = []
@@ -98,7 +98,7 @@ class Settings:
             if layer.name in _UNTRUSTED:
                 raise BadSetting(f"layer {layer.name!r}: add it with with_table() or with_request()")
             spark |= {k.removeprefix("compactor."): v for k, v in layer.values.items() if _is_spark(k)}
-            taken.append(Layer(name=layer.name, values=MappingProxyType(_canonical(layer))))
+            taken.append(Layer(name=layer.name, values=MappingProxyType(_canonicalize(layer))))
         return cls(
             layers=tuple(reversed(taken)),
             spark_conf=MappingProxyType(spark),
@@ -120,10 +120,12 @@ class Settings:
         return setting.default, "default"
 
     def _tightest(self, setting: Setting) -> tuple[str, str]:
-        given = [(layer.values[setting.key], layer.name) for layer in self.layers if setting.key in layer.values]
-        site = next((item for item in given if item[1] not in _UNTRUSTED), (setting.default, "default"))
+        candidates = [(layer.values[setting.key], layer.name) for layer in self.layers if setting.key in layer.values]
+        site = next((item for item in candidates if item[1] not in _UNTRUSTED), (setting.default, "default"))
         rank = {choice: number for number, choice in enumerate(setting.choices)}
-        return min((site, *(item for item in given if item[1] in _UNTRUSTED)), key=lambda item: rank.get(item[0], -1))
+        return min(
+            (site, *(item for item in candidates if item[1] in _UNTRUSTED)), key=lambda item: rank.get(item[0], -1)
+        )
 
     def value(self, key: str) -> Value:
         """Returns the value of a setting (durations in milliseconds, sizes in bytes).
@@ -131,7 +133,7 @@ class Settings:
         Raises:
             BadSetting: the key is unknown, or the text is not of its unit; the message names the source.
         """
-        known = self._parsed.get(key)  # a pass asks for the same settings for each of many partitions
+        known = self._parsed.get(key)  # a pass reads the same settings for each of many partitions
         if known is not None:
             return known
         text, source = self.raw(key)
@@ -147,32 +149,32 @@ class Settings:
 
     def integer(self, key: str) -> int:
         """Returns a count or a size in bytes."""
-        return _typed(self, key, int, SettingUnit.COUNT, SettingUnit.BYTES)
+        return _get_typed(self, key, int, SettingUnit.COUNT, SettingUnit.BYTES)
 
     def ratio(self, key: str) -> float:
-        return _typed(self, key, float, SettingUnit.RATIO)
+        return _get_typed(self, key, float, SettingUnit.RATIO)
 
     def milliseconds(self, key: str) -> int:
         """Returns a duration, whatever its unit."""
-        return _typed(self, key, int, *_DURATIONS)
+        return _get_typed(self, key, int, *_DURATIONS)
 
     def boolean(self, key: str) -> bool:
-        return _typed(self, key, bool, SettingUnit.BOOLEAN)
+        return _get_typed(self, key, bool, SettingUnit.BOOLEAN)
 
     def text(self, key: str) -> str:
-        return _typed(self, key, str, SettingUnit.TEXT)
+        return _get_typed(self, key, str, SettingUnit.TEXT)
 
     @property
     def public_spark_conf(self) -> dict[str, str]:
-        """The keys of ``spark_conf`` that may be seen: in plans, in our state and on command lines."""
+        """The keys of ``spark_conf`` without secrets, for plans, our state and command lines."""
         return {key: value for key, value in self.spark_conf.items() if not is_secret(key, value)}
 
     @property
     def secret_spark_conf(self) -> dict[str, str]:
-        """The keys of ``spark_conf`` that only the application may know. They are the site's own: no table may set one.
+        """The keys of ``spark_conf`` with secrets. Only the site sets them, and only the application gets them.
 
         Raises:
-            BadSetting: one of them is an option of Java, which Spark itself puts on a command line.
+            BadSetting: one is a Java option, which Spark itself puts on a command line.
         """
         secret = {key: value for key, value in self.spark_conf.items() if is_secret(key, value)}
         for key in secret:
@@ -187,22 +189,24 @@ class Settings:
 
     @property
     def output_class(self) -> OutputClass | None:
-        """The class of ORC files that the request asks for; None for that of the files that are read."""
-        return OutputClass.of(self.table_overrides)
+        """The class of ORC files that the request wants; None keeps that of the input files."""
+        return OutputClass.from_request(self.table_overrides)
 
     @property
     def mode(self) -> str:
-        """The mode: ``observe`` < ``request`` < ``compact`` < ``clean``. That of a site is the one of every database to
-        which its own file gives no other."""
+        """The mode: ``observe`` < ``request`` < ``compact`` < ``clean``.
+
+        A site's mode is that of every database without an entry in its ``database_modes``.
+        """
         return self.text(KEY)
 
     @property
     def loosest_mode(self) -> str:
-        """The mode of the site's database that has the loosest: what a pass over all of them may have to do."""
+        """The loosest mode of any database of the site: the most that a pass over all of them may do."""
         return self.mode if self._is_for_all else loosest((self.mode, *self.database_modes.values()))
 
     def of_database(self, database: str) -> Settings:
-        """Returns the site's settings for one of its databases, whose own properties are not among them yet."""
+        """Returns the site's settings for one of its databases, still without the database's own properties."""
         mode = None if self._is_for_all else mode_of_database(self.database_modes, database)
         if mode is None:
             return self
@@ -211,14 +215,14 @@ class Settings:
 
     @property
     def _is_for_all(self) -> bool:
-        """True if nothing is said about databases, or the mode comes from above the file that says it: a flag."""
+        """True if one mode holds for all databases: none has its own, or a flag or the environment sets the mode."""
         return not self.database_modes or _RANK[self.source(KEY)] < _RANK[_MODES_LAYER]
 
     @property
     def digest(self) -> str:
-        """The digest of the effective values of all settings that are given anywhere."""
-        given = {key for layer in self.layers for key in layer.values}
-        values = sorted((key, self.raw(key)[0]) for key in given)
+        """The digest of the effective values of all settings that any layer sets."""
+        keys = {key for layer in self.layers for key in layer.values}
+        values = sorted((key, self.raw(key)[0]) for key in keys)
         return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
 
     def explain(self) -> tuple[Explained, ...]:
@@ -236,23 +240,23 @@ def with_table(
 ) -> Settings:
     """Returns the settings for one table. Bad parameters never raise; they are listed in ``ignored``."""
     allowed = allowed_spark_keys(settings)
-    database = of_table(database_parameters or {}, allowed)
-    table = of_table(table_parameters, allowed)
-    return _stacked(_stacked(settings, "database", database), "table", table)
+    database = parse_parameters(database_parameters or {}, allowed)
+    table = parse_parameters(table_parameters, allowed)
+    return _add_layer(_add_layer(settings, "database", database), "table", table)
 
 
 def with_override(settings: Settings, values: Mapping[str, str], *, strict: bool = False) -> Settings:
     """Returns the settings of a table with ``values``, kept in our state, over its own parameters.
 
     Raises:
-        BadSetting: with ``strict``, for a key that is no setting of a table or a bad value.
+        BadSetting: with ``strict``, for a bad value or a key that a table may not set.
     """
-    return _stacked(settings, "override", of_request(values, allowed_spark_keys(settings), strict=strict))
+    return _add_layer(settings, "override", parse_request(values, allowed_spark_keys(settings), strict=strict))
 
 
 def with_off_peak(settings: Settings, values: Mapping[str, str]) -> Settings:
     """Returns the settings of a table with its pool's off-peak settings (``compaction.pool_policy.settings_at``)."""
-    return _stacked(
+    return _add_layer(
         settings, "off-peak hours", PropertySettings(values=values, spark_conf={}, table_overrides={}, ignored=())
     )
 
@@ -263,9 +267,9 @@ def with_request(settings: Settings, properties: Mapping[str, str], *, strict: b
     ``strict`` False is for rows of the queue that others wrote: bad properties are listed in ``ignored`` instead.
 
     Raises:
-        BadSetting: a property is no setting of a request, is not allowed, or has a bad value.
+        BadSetting: a property is not a setting of a request, is not allowed, or has a bad value.
     """
-    return _stacked(settings, "request", of_request(properties, allowed_spark_keys(settings), strict=strict))
+    return _add_layer(settings, "request", parse_request(properties, allowed_spark_keys(settings), strict=strict))
 
 
 def allowed_spark_keys(settings: Settings) -> frozenset[str]:
@@ -273,7 +277,7 @@ def allowed_spark_keys(settings: Settings) -> frozenset[str]:
     return frozenset(filter(None, map(str.strip, settings.text("compactor.allowed.spark.conf").split(","))))
 
 
-def _stacked(settings: Settings, name: str, overrides: PropertySettings) -> Settings:
+def _add_layer(settings: Settings, name: str, overrides: PropertySettings) -> Settings:
     layers = settings.layers
     if overrides.values:
         layer = Layer(name=name, values=MappingProxyType(dict(overrides.values)))
@@ -297,16 +301,16 @@ def _is_spark(key: str) -> bool:
     return key.startswith(_SPARK) and find(key) is None
 
 
-def _canonical(layer: Layer) -> dict[str, str]:
+def _canonicalize(layer: Layer) -> dict[str, str]:
     """Returns the layer's texts by canonical key; the newest of a setting's names wins, as in MetastoreConf."""
     lenient = layer.name in _SITE_FILES
-    found: dict[str, Setting] = {}
+    settings_by_key: dict[str, Setting] = {}
     for key in layer.values:
-        setting = find(key) if lenient or _is_spark(key) else _known(layer, key)
+        setting = find(key) if lenient or _is_spark(key) else _lookup(layer, key)
         if setting is not None:
-            found[setting.key] = setting
+            settings_by_key[setting.key] = setting
     texts = {}
-    for key, setting in found.items():
+    for key, setting in settings_by_key.items():
         text = next(layer.values[name] for name in setting.names if name in layer.values)
         if lenient and not text.strip() and setting.unit is not SettingUnit.TEXT:
             continue  # an empty <value/> counts as absent
@@ -319,7 +323,7 @@ def _canonical(layer: Layer) -> dict[str, str]:
     return texts
 
 
-def _known(layer: Layer, key: str) -> Setting:
+def _lookup(layer: Layer, key: str) -> Setting:
     try:
         return lookup(key)
     except BadSetting as error:
@@ -329,10 +333,10 @@ def _known(layer: Layer, key: str) -> Setting:
 _T = TypeVar("_T", int, float, bool, str)
 
 
-def _typed(settings: Settings, key: str, wanted: type[_T], *units: SettingUnit) -> _T:
+def _get_typed(settings: Settings, key: str, kind: type[_T], *units: SettingUnit) -> _T:
     setting = lookup(key)
     if setting.unit not in units:
-        raise BadSetting(f"setting {key!r} is read as {wanted.__name__}, but its unit is {setting.unit.value}")
+        raise BadSetting(f"setting {key!r} is read as {kind.__name__}, but its unit is {setting.unit.value}")
     value = settings.value(key)
-    assert isinstance(value, wanted)
+    assert isinstance(value, kind)
     return value

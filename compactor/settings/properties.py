@@ -3,7 +3,7 @@
 ``compactor.<key>`` and ``compactorthreshold.<key>`` name a setting (Hive's prefixes; the second wins),
 ``compactor.spark.<k>`` a key of Spark; ``tblprops.<p>`` in a request overrides table parameter ``<p>`` for the writer.
 ``compactor.mapreduce.map.memory.mb`` is the memory of Spark's executors. Other ``compactor.mapreduce.*``,
-``compactor.tez.*`` and unknown ``compactor.hive.*`` were meant for Hive's own jobs, unless they look like misspelt settings.
+``compactor.tez.*`` and unknown ``compactor.hive.*`` are for Hive's own jobs, unless they look like misspelt settings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OF_HIVES_JOBS = ("mapreduce.", "mapred.", "tez.", "hive.", "yarn.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertySettings:
-    """The settings that properties give, by canonical key, and the ``ignored`` properties, each with the reason."""
+    """The settings in some properties by canonical key, and the ``ignored`` properties, each with the reason."""
 
     values: Mapping[str, str]
     spark_conf: Mapping[str, str]
@@ -35,22 +35,22 @@ class PropertySettings:
     ignored: tuple[tuple[str, str], ...]
 
 
-def of_table(parameters: Mapping[str, str], allowed_spark: frozenset[str]) -> PropertySettings:
-    """Reads the parameters of a table or a database; those that do not concern compaction are skipped."""
-    concerned = {key: text for key, text in parameters.items() if key.startswith((_OWN, _THRESHOLD)) or _is_plain(key)}
-    overrides, refused = _read(concerned, allowed_spark)
+def parse_parameters(parameters: Mapping[str, str], allowed_spark: frozenset[str]) -> PropertySettings:
+    """Parses the parameters of a table or a database; skips those that do not concern compaction."""
+    relevant = {key: text for key, text in parameters.items() if key.startswith((_OWN, _THRESHOLD)) or _is_plain(key)}
+    overrides, refused = _parse(relevant, allowed_spark)
     return PropertySettings(
         values=overrides.values, spark_conf=overrides.spark_conf, table_overrides={}, ignored=tuple(refused)
     )
 
 
-def of_request(properties: Mapping[str, str], allowed_spark: frozenset[str], *, strict: bool) -> PropertySettings:
-    """Reads the properties of a request.
+def parse_request(properties: Mapping[str, str], allowed_spark: frozenset[str], *, strict: bool) -> PropertySettings:
+    """Parses the properties of a request.
 
     Raises:
         BadSetting: with ``strict``, for a property that is not accepted.
     """
-    overrides, refused = _read(properties, allowed_spark)
+    overrides, refused = _parse(properties, allowed_spark)
     for key, reason in refused if strict else ():
         raise BadSetting(f"property {key!r}: {reason}")
     return PropertySettings(
@@ -63,7 +63,7 @@ def of_request(properties: Mapping[str, str], allowed_spark: frozenset[str], *, 
 
 def canonical(key: str) -> str:
     """Returns the key of the setting that a property names; any other property unchanged."""
-    setting = _setting(key)
+    setting = _find_setting(key)
     return key if setting is None else setting.key
 
 
@@ -74,8 +74,8 @@ def parameters_naming(key: str) -> frozenset[str]:
     return frozenset({*prefixed, *(name for name in setting.names if name.startswith(_OWN))})
 
 
-def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[PropertySettings, list[tuple[str, str]]]:
-    """Returns what the properties give, and the refused ones, each with the reason."""
+def _parse(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[PropertySettings, list[tuple[str, str]]]:
+    """Parses properties; also returns the refused ones, each with the reason."""
     values: dict[str, str] = {}
     spark: dict[str, str] = {}
     writer: dict[str, str] = {}
@@ -89,9 +89,9 @@ def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Prope
             else:
                 refused.append((key, refusal))
             continue
-        setting = _setting(key)
+        setting = _find_setting(key)
         if setting is not None:
-            refusal = _refusal(setting, text)
+            refusal = _check_value(setting, text)
             if refusal is None:
                 values[setting.key] = text.strip()
             elif setting.tightest and setting.scope is Scope.TABLE:
@@ -108,7 +108,7 @@ def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Prope
             if refusal is None:
                 spark[key.removeprefix(_OWN)] = text.strip()
         else:
-            refusal = _unknown(key)
+            refusal = _describe_unknown(key)
         if refusal is not None:
             refused.append((key, refusal))
     overrides = PropertySettings(values=values, spark_conf=spark, table_overrides=writer, ignored=())
@@ -125,11 +125,11 @@ def _weakest_first(key: str) -> tuple[int, str]:
 
 
 def _is_plain(key: str) -> bool:
-    """Tells whether a parameter is a setting under its own name (``hive.compactor.worker.pool``, as in Hive 4)."""
+    """Returns true if a parameter is a setting under its own name (``hive.compactor.worker.pool``, as in Hive 4)."""
     return key == "hive.compactor.worker.pool"
 
 
-def _setting(key: str) -> Setting | None:
+def _find_setting(key: str) -> Setting | None:
     if key in _OLD_QUEUE_KEYS:
         return lookup(_QUEUE)
     if key.startswith(_OWN) and (own := find(key)) is not None:
@@ -140,7 +140,7 @@ def _setting(key: str) -> Setting | None:
     return find(key)
 
 
-def _refusal(setting: Setting, text: str) -> str | None:
+def _check_value(setting: Setting, text: str) -> str | None:
     if setting.scope is not Scope.TABLE:
         return f"{setting.key} is a setting of the site; a table or a request cannot change it"
     try:
@@ -160,14 +160,14 @@ def _quantity(setting: Setting, text: str) -> float:
     return value
 
 
-def _unknown(key: str) -> str:
+def _describe_unknown(key: str) -> str:
     named = key.removeprefix(_OWN)
     if key.startswith(_OWN) and named.startswith(_OF_HIVES_JOBS):
         if (meant := closest_compaction_setting(named)) is not None:
             return f"setting {named!r} is unknown; did you mean {_OWN}{meant}?"
-        return "meant for Hive's own compaction jobs; Compactor has no use for it"
+        return "meant for Hive's own compaction jobs; Compactor does not use it"
     try:
         lookup(key.removeprefix(_THRESHOLD))
     except BadSetting as error:
         return f"{error}; known are compactor.<setting>, compactor.spark.<key> and tblprops.<table property>"
-    raise AssertionError(f"{key} is a setting after all")
+    raise AssertionError(f"{key} is a known setting")

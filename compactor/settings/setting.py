@@ -61,10 +61,10 @@ _SIZES = {
 _RATIO = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[fF]?")
 _NUMBER_AND_SUFFIX = re.compile(r"(-?[0-9]+)\s*([a-zA-Z]*)", re.ASCII)
 
-#: Databases hold no larger number, and neither does Hive.
+#: The largest number in databases and in Hive.
 LARGEST = 2**63 - 1
 _DIGITS = len(str(LARGEST))
-_LONGEST = 100  #: characters of a number: an expression may take the square of that to see that a longer one is none
+_LONGEST = 100  #: characters of a number: matching a longer text may take time proportional to its square
 
 Value = int | float | bool | str
 
@@ -72,7 +72,7 @@ Value = int | float | bool | str
 class Scope(enum.Enum):
     """The sources that may set a setting."""
 
-    SITE = "site"  #: whoever runs Compactor
+    SITE = "site"  #: only the operator of Compactor
     TABLE = "table"  #: also a database, a table (``compactor.<key>``) and a request
 
 
@@ -83,7 +83,7 @@ class Setting:
     ``default`` is a text of ``unit``. ``honoured`` is true if Compactor acts on it; the others are Hive's, listed so
     that their presence in a ``hive-site.xml`` can be explained. ``choices``, if any, are all allowed texts from the
     tightest to the loosest; if ``tightest`` is set, no layer can loosen the value of a layer below it. ``of_tables`` are
-    the least and the most that databases, tables and requests may set, where that is less than the site may.
+    the least and the largest value that databases, tables and requests may set, if that is narrower than for the site.
     """
 
     key: str
@@ -101,7 +101,7 @@ class Setting:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of the setting; if one source has several, the first wins: the newest name, which is alias 0."""
+        """All names of the setting, the newest (alias 0) first. If one source has several, the first name wins."""
         return (*self.aliases[:1], self.key, *self.aliases[1:])
 
 
@@ -114,37 +114,39 @@ def parse(setting: Setting, text: str) -> Value:
     stripped = text.strip()
     if setting.unit is SettingUnit.TEXT:
         if setting.choices and stripped not in setting.choices:
-            raise _bad(setting, text, f"one of {', '.join(setting.choices)}")
+            raise _bad_value(setting, text, f"one of {', '.join(setting.choices)}")
         return stripped
     if setting.unit is SettingUnit.BOOLEAN:
         if stripped.lower() not in ("true", "false"):
-            raise _bad(setting, text, "true or false")
+            raise _bad_value(setting, text, "true or false")
         return stripped.lower() == "true"
-    number = _number(setting, text, stripped)
+    number = _parse_number(setting, text, stripped)
     if abs(number) > LARGEST:
-        raise _bad(setting, text, f"at most {LARGEST}")
+        raise _bad_value(setting, text, f"at most {LARGEST}")
     if setting.minimum is not None and number < setting.minimum:
-        raise _bad(setting, text, f"at least {setting.minimum}")
+        raise _bad_value(setting, text, f"at least {setting.minimum}")
     if setting.maximum is not None and number > setting.maximum:
-        raise _bad(setting, text, f"at most {setting.maximum}")
+        raise _bad_value(setting, text, f"at most {setting.maximum}")
     return number
 
 
-def _number(setting: Setting, text: str, stripped: str) -> int | float:
+def _parse_number(setting: Setting, text: str, stripped: str) -> int | float:
     unit = setting.unit
     if len(stripped) > _LONGEST:
-        raise _bad(
+        raise _bad_value(
             setting, f"{stripped[:_LONGEST]}…", f"a number of at most {_LONGEST} characters, and at most {LARGEST}"
         )
     if unit is SettingUnit.RATIO:
         if _RATIO.fullmatch(stripped) is None or math.isinf(ratio := float(stripped.rstrip("fF"))):
-            raise _bad(setting, text, "a number such as 0.1")
+            raise _bad_value(setting, text, "a number such as 0.1")
         return ratio
     match = _NUMBER_AND_SUFFIX.fullmatch(stripped)
     if match is not None and len(match.group(1).lstrip("-").lstrip("0")) > _DIGITS:
-        raise _bad(setting, text, f"at most {LARGEST}")
+        raise _bad_value(setting, text, f"at most {LARGEST}")
     if match is None:
-        raise _bad(setting, text, _WANTED.get(unit, "a number with or without a unit, such as 300s, 12h or 5000ms"))
+        raise _bad_value(
+            setting, text, _EXPECTED.get(unit, "a number with or without a unit, such as 300s, 12h or 5000ms")
+        )
     number, suffix = int(match.group(1)), match.group(2).lower()
     if unit is SettingUnit.COUNT and not suffix:
         return number
@@ -154,12 +156,12 @@ def _number(setting: Setting, text: str, stripped: str) -> int | float:
         return number * _MS_OF[unit]
     if unit.is_duration and suffix in _SUFFIXES:
         return int(number * _SUFFIXES[suffix])
-    raise _bad(setting, text, _WANTED.get(unit, "a unit among ms, s, min, h and d"))
+    raise _bad_value(setting, text, _EXPECTED.get(unit, "a unit among ms, s, min, h and d"))
 
 
-_WANTED = {SettingUnit.COUNT: "a whole number", SettingUnit.BYTES: "a size such as 1048576, 64MB or 50GB"}
+_EXPECTED = {SettingUnit.COUNT: "a whole number", SettingUnit.BYTES: "a size such as 1048576, 64MB or 50GB"}
 
 
-def _bad(setting: Setting, text: str, wanted: str) -> BadSetting:
+def _bad_value(setting: Setting, text: str, expected: str) -> BadSetting:
     hint = " (references such as ${...} are not resolved: write the value itself)" if "${" in text else ""
-    return BadSetting(f"{setting.key} = {text!r}: wanted {wanted}{hint}")
+    return BadSetting(f"{setting.key} = {text!r}: expected {expected}{hint}")

@@ -1,8 +1,8 @@
-"""The keys of Spark that a table or a request may set at all: sizes, counts, shares, times and switches of its resources.
+"""The Spark keys that a table or a request may set: sizes, counts, shares, times and switches of resources.
 
 Spark has hundreds of keys that load code, read files, reach hosts or change who runs (``spark.executorEnv.LD_PRELOAD``,
-``spark.kubernetes.driver.podTemplateFile``, ``spark.sql.extensions``, ``spark.hadoop.*``), and each release brings more; so
-what is harmless is listed, and its values are parsed. A site's ``compactor.allowed.spark.conf`` chooses among these.
+``spark.kubernetes.driver.podTemplateFile``, ``spark.sql.extensions``, ``spark.hadoop.*``), and each release adds more. So
+the harmless keys are listed, and their values are parsed. A site's ``compactor.allowed.spark.conf`` chooses among these.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _KINDS = (
         kubernetes.executor.request.cores""",
     ),
 )
-#: The values of each key, and how they are called.
+#: The pattern of each key's values, and its description.
 HARMLESS: Mapping[str, tuple[re.Pattern[str], str]] = MappingProxyType(
-    {f"spark.{name}": (pattern, wanted) for pattern, wanted, names in _KINDS for name in names.split()}
+    {f"spark.{name}": (pattern, expected) for pattern, expected, names in _KINDS for name in names.split()}
 )
 
 
@@ -71,11 +71,12 @@ def refusal(key: str, text: str, allowed: frozenset[str]) -> str | None:
     """
     if key not in HARMLESS:
         return (
-            f"{key} is none of the sizes, counts, times and switches that a table may set: whatever else loads code, reads "
-            "files, or changes who runs is for the site's own configuration, whatever compactor.allowed.spark.conf lists"
+            f"{key} is not one of the sizes, counts, times and switches that a table may set. Other keys can load "
+            "code, read files or change who runs: only the site's own configuration may set them, whatever "
+            "compactor.allowed.spark.conf lists"
         )
     if key not in allowed:
         listed = ", ".join(sorted(allowed & HARMLESS.keys())) or "nothing"
         return f"{key} is not among the keys that compactor.allowed.spark.conf allows ({listed})"
-    pattern, wanted = HARMLESS[key]
-    return None if pattern.fullmatch(text.strip()) else f"{key} = {text!r}: wanted {wanted}"
+    pattern, expected = HARMLESS[key]
+    return None if pattern.fullmatch(text.strip()) else f"{key} = {text!r}: expected {expected}"

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.forgetting_aborts import holding, past_grace
+from compactor.compaction.forgetting_aborts import filter_holding, filter_past_grace
 from compactor.site.site import Site
 
 
@@ -31,7 +31,7 @@ class AbortGrace:
         grace = cls(site)
         if site.state is not None:
             aborted, now = site.metastore.transactions.aborted(), site.metastore.now_ms()
-            grace._over = past_grace(site.state.aborts.first(site.name, aborted, now), now, site.settings)
+            grace._over = filter_past_grace(site.state.aborts.first(site.name, aborted, now), now, site.settings)
         return grace
 
     def is_over(self, txn: TxnId) -> bool:
@@ -45,7 +45,7 @@ class AbortGrace:
             aborted: the aborted write IDs of the table, of which this pass may not have seen all.
         """
         over = self._write_ids[database, table]
-        return holding(names, set(aborted) - over)
+        return filter_holding(names, set(aborted) - over)
 
     @cached_property
     def _over(self) -> frozenset[TxnId]:
@@ -53,7 +53,7 @@ class AbortGrace:
         if site.state is None:
             return frozenset()
         seen = site.state.aborts.known(site.name, site.metastore.transactions.aborted())
-        return past_grace(seen, site.metastore.now_ms(), site.settings)
+        return filter_past_grace(seen, site.metastore.now_ms(), site.settings)
 
     @cached_property
     def _write_ids(self) -> defaultdict[tuple[str, str], set[WriteId]]:

@@ -16,8 +16,8 @@ from sqlalchemy.exc import ArgumentError
 
 from compactor.base.errors import BadSetting, NotSupported
 from compactor.base.private_files import is_here, read_secret
-from compactor.settings.credential_store import DEFAULT_PASSWORD, secret
-from compactor.settings.jdbc_url import url_of
+from compactor.settings.credential_store import DEFAULT_PASSWORD, read_stored_secret
+from compactor.settings.jdbc_url import convert_url
 
 PASSWORD = "COMPACTOR_METASTORE_PASSWORD"
 PASSWORD_FILE = "COMPACTOR_METASTORE_PASSWORD_FILE"
@@ -52,7 +52,7 @@ def metastore_url(
         jdbc = site.get("javax.jdo.option.ConnectionURL")
         if jdbc is None:
             return None
-        url = url_of(jdbc, site.get("javax.jdo.option.ConnectionUserName"))
+        url = convert_url(jdbc, site.get("javax.jdo.option.ConnectionUserName"))
     try:
         parts = make_url(url)
     except (ArgumentError, ValueError):
@@ -131,7 +131,9 @@ def _read_stored(provider: str, site: Mapping[str, str], environment: Mapping[st
             f"hadoop.security.credential.provider.path: {provider} cannot be read here, only stores in files "
             f"(localjceks://file/…); copy it to one, or set {PASSWORD_FILE}"
         )
-    return secret(read_secret(path, "credential store"), _ALIAS, _store_password(site, environment), str(path))
+    return read_stored_secret(
+        read_secret(path, "credential store"), _ALIAS, _store_password(site, environment), str(path)
+    )
 
 
 def credential_stores(site: Mapping[str, str]) -> list[Path]:

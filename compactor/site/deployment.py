@@ -18,8 +18,8 @@ from pathlib import Path
 
 from compactor.base.errors import BadSetting
 from compactor.base.identities import process_user
-from compactor.base.private_files import CLIENT_KEYTAB, as_text, client_keytab, read_found
-from compactor.base.redaction import remember, remember_values, secrets_in
+from compactor.base.private_files import CLIENT_KEYTAB, client_keytab, decode_configuration, read_unnamed_configuration
+from compactor.base.redaction import find_secrets, remember, remember_secrets
 from compactor.compaction.pool_policy import PoolPolicy, parse_policy
 from compactor.database.engine import open_database
 from compactor.metastore.queue.hive2_queue import Hive2
@@ -134,8 +134,8 @@ def configure(
             f"metastore {name!r}: no database is configured; set COMPACTOR_METASTORE_URL, or url under [metastore.{name}] "
             "in compactor.toml, or COMPACTOR_HIVE_CONF to a folder whose hive-site.xml names it"
         )
-    remember(*secrets_in(url), *secrets_in(connection["state_url"] or profile.state_url or ""))
-    remember_values([in_site_files, document.storage, profile.values, flag_values])
+    remember(*find_secrets(url), *find_secrets(connection["state_url"] or profile.state_url or ""))
+    remember_secrets([in_site_files, document.storage, profile.values, flag_values])
     layers = [
         Layer(name="default", values={"compactor.mode": "clean"} if url.startswith("sqlite") else {}),
         *site_layers,
@@ -278,7 +278,7 @@ def _store_options(
     options = StoreOptions.from_tables(document.storage).naming(of_site)
     return replace(
         options,
-        files=FileLimits.of(settings),
+        files=FileLimits.from_settings(settings),
         takes_over=settings.boolean("compactor.copy.within.store"),
         default_zone=settings.text("compactor.orc.default.timezone") or None,
     )
@@ -298,11 +298,11 @@ def _profile(path: str | None) -> Profile:
         if not os.path.lexists(CONFIG):
             log.info("configuration: no file is named, and there is no %s in the current directory", CONFIG)
             return Profile()
-        text = read_found(Path(CONFIG))
+        text = read_unnamed_configuration(Path(CONFIG))
         log.info("configuration: %s, found in the current directory", os.path.abspath(CONFIG))
         return parse_profile(text)
     try:
-        text = as_text(Path(path).read_bytes(), Path(path))
+        text = decode_configuration(Path(path).read_bytes(), Path(path))
     except OSError as error:
         raise BadSetting(f"{path}: cannot be read: {error.strerror}") from error
     log.info("configuration: %s, as it was named", path)

@@ -11,7 +11,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.names import known_directory
 from compactor.base.errors import CompactorError, Disagreement, NotFound
 from compactor.base.ids import TxnId
-from compactor.compaction.disagreement import DirectoryDoubt, Numbers, doubts, must_agree
+from compactor.compaction.disagreement import DirectoryDoubt, Numbers, find_doubts, must_agree
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.transaction_rows import TxnRow, TxnType
 from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput
@@ -48,9 +48,9 @@ class AllocatedIds:
         """
         must_agree(target.location, names, self._numbers(target, own))
 
-    def doubts(self, target: Target, names: Iterable[str]) -> tuple[DirectoryDoubt, ...]:
+    def find_doubts(self, target: Target, names: Iterable[str]) -> tuple[DirectoryDoubt, ...]:
         """Returns every doubt about ``names``, directories of ``target``."""
-        return tuple(doubts(names, self._numbers(target, None)))
+        return tuple(find_doubts(names, self._numbers(target, None)))
 
     def _numbers(self, target: Target, own: TxnId | None) -> Numbers:
         return Numbers(

@@ -108,7 +108,7 @@ class MarkFiles:
     def _read(self, name: str) -> Remembered:
         path = f"{self.place}/{name}"
         try:
-            return Remembered.of_json(json.loads(self._storage.read(path)))
+            return Remembered.from_json(json.loads(self._storage.read(path)))
         except (ValueError, BadFile, RecursionError) as error:
             raise StorageError(
                 f"{path}: what is remembered of this metastore cannot be read ({error}); wanted is a file that a release "

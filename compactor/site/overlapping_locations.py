@@ -13,8 +13,15 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from compactor.base.errors import CompactorError, failing_alone
-from compactor.compaction.location_overlaps import Overlaps, Place, overlaps, pairs, touches
-from compactor.compaction.location_text import ALL_OTHERS, MOST_COVERS, aliases_of, covers, normalised, spelling
+from compactor.compaction.location_overlaps import Overlaps, Place, find_overlaps, is_overlapping, overlapping_pairs
+from compactor.compaction.location_text import (
+    ALL_OTHERS,
+    MOST_COVERS,
+    common_spelling,
+    find_covers,
+    map_aliases,
+    normalise_location,
+)
 from compactor.metastore.catalog.all_locations import Grounds, PartitionGround, TableGround
 from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.site.other_metastores import OtherMetastores
@@ -56,7 +63,7 @@ class Ground:
         self._grounds = grounds
         self._others = others or OtherMetastores()
         self._storage = storage
-        self._aliases = aliases_of(_clusters(storage))
+        self._aliases = map_aliases(_clusters(storage))
         self._azure = storage.options.of_place("abfs", "")
         self._lock = threading.Lock()
         self._known: _Known | None = None
@@ -89,7 +96,7 @@ class Ground:
         tables = self._tables()
         place = Place(table=_NEW, name=name, location=self._normalise(location), is_transactional=True)
         every = [*tables.values(), *self._places(tables, self._grounds.partitions()), place]
-        return overlaps([*every, *self._of_others(_near([place]))]).refusal(_NEW, None)
+        return find_overlaps([*every, *self._of_others(_near([place]))]).refusal(_NEW, None)
 
     def is_clear(self, table: int) -> bool:
         """Returns true if neither the table nor any of its partitions is left alone."""
@@ -109,7 +116,9 @@ class Ground:
     def everything(self) -> Overlaps:
         """Returns the overlaps after comparing every partition of every table: for a person who waits for it."""
         tables = self._tables()
-        return overlaps([*tables.values(), *self._places(tables, self._grounds.partitions()), *self._of_others(None)])
+        return find_overlaps(
+            [*tables.values(), *self._places(tables, self._grounds.partitions()), *self._of_others(None)]
+        )
 
     def _compare_usual(self) -> Overlaps:
         """Returns the same at a lower cost.
@@ -129,16 +138,16 @@ class Ground:
             elsewhere = list(self._places_elsewhere(tables, grounds.partitions_elsewhere(near)))
         places = [*tables.values(), *elsewhere]
         entangled = {
-            place.table for place in elsewhere if place.is_transactional and touches(place, tables[place.table])
+            place.table for place in elsewhere if place.is_transactional and is_overlapping(place, tables[place.table])
         }
         around = {
             outer.table
-            for outer, inner in pairs(places)
+            for outer, inner in overlapping_pairs(places)
             if outer.partition is None and inner.is_transactional and not outer.is_transactional
         }
         more = [*grounds.partitions_of(entangled), *grounds.partitions_of(around - entangled, near)]
         places += self._places(tables, iter(more))
-        return overlaps([*{place.key: place for place in places}.values(), *self._of_others(near)])
+        return find_overlaps([*{place.key: place for place in places}.values(), *self._of_others(near)])
 
     def _of_others(self, near: Collection[str] | None) -> Iterator[Place]:
         """Yields the tables of other metastores, and their partitions outside of the default location.
@@ -170,7 +179,7 @@ class Ground:
     def _places_elsewhere(self, tables: Mapping[int, Place], partitions: Iterator[PartitionGround]) -> Iterator[Place]:
         """Yields the partitions that do not lie at their default location, however it is spelled."""
         for place in self._places(tables, self._remember_unusual(partitions)):
-            if place.location != normalised(f"{tables[place.table].location}/{place.partition}"):
+            if place.location != normalise_location(f"{tables[place.table].location}/{place.partition}"):
                 yield place
 
     def _remember_unusual(self, partitions: Iterator[PartitionGround]) -> Iterator[PartitionGround]:
@@ -209,7 +218,7 @@ class Ground:
         # An unknown store, or a location that cannot be resolved: compare it as it is written.
         with suppress(CompactorError), failing_alone(location):
             resolved = self._storage.resolve(location, within=within)
-        return normalised(whole_location(resolved, self._azure), aliases=self._aliases)
+        return normalise_location(whole_location(resolved, self._azure), aliases=self._aliases)
 
 
 def _near(places: Iterable[Place]) -> list[str]:
@@ -217,8 +226,8 @@ def _near(places: Iterable[Place]) -> list[str]:
 
     Returns only the empty text, which every location contains, if there would be too many for one SQL statement.
     """
-    prefixes = covers(place.location for place in places)
-    return [""] if len(prefixes) > MOST_COVERS else [spelling(cover) for cover in prefixes]
+    prefixes = find_covers(place.location for place in places)
+    return [""] if len(prefixes) > MOST_COVERS else [common_spelling(cover) for cover in prefixes]
 
 
 def _clusters(storage: Storage) -> Mapping[str, Sequence[str]]:

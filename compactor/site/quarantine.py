@@ -22,7 +22,7 @@ from compactor.base.errors import (
 from compactor.base.ids import WriteId
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entry
-from compactor.compaction.quarantine_rules import Quarantined, Record, due, names_of, sort_obsolete
+from compactor.compaction.quarantine_rules import Quarantined, Record, choose_due, list_names, sort_obsolete
 from compactor.compaction.states import CompactionType, State
 from compactor.rewrite.publish import quarantine_moves, stage
 from compactor.rewrite.publish.manifest import Manifest, read_manifest
@@ -138,7 +138,7 @@ def _return(site: Site, target: Target, entry: Entry, obsolete: Collection[str])
     record = None if newest is None else _read_own_record(site, location, newest)
     if newest is None or record is None or not any(storage.exists(f"{location}/{name}") for name in record.outputs):
         return ()  # the restore was completed, or the output was replaced
-    inside = names_of(quarantine_moves.listing(storage, location, newest))
+    inside = list_names(quarantine_moves.listing(storage, location, newest))
     names = [name for name in record.names if name in obsolete and name not in inside]
     expected = identities(storage, location, names)
     must_be_the_same_table(site, target)
@@ -151,7 +151,7 @@ def record_kept(site: Site, target: Target, entry: Entry, kept: Kept) -> None:
     location = target.location
     if not keeps(target, entry) or not site.storage.exists(quarantine_moves.quarantine_path(location, entry.id)):
         return
-    names = names_of(quarantine_moves.listing(site.storage, location, entry.id))
+    names = list_names(quarantine_moves.listing(site.storage, location, entry.id))
     record = _read_own_record(site, location, entry.id)
     if record is None or record.names != names:
         record = _record(site, target, entry, kept, record)
@@ -180,7 +180,7 @@ def _record(site: Site, target: Target, entry: Entry, kept: Kept, before: Record
         columns=target.row_type,
         since=listed.since,
         until=listed.until,
-        names=names_of(content),
+        names=list_names(content),
         kept=content.lengths,
         stays=site.storage.listing(target.location).lengths,
         removed=kept.removed,
@@ -275,7 +275,7 @@ def erase_due(site: Site) -> tuple[Quarantined, ...]:
     waiting = {entry.id for entry in site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,))}
     ended = [quarantined for quarantined in listed if quarantined.entry_id not in waiting]
     erased: list[Quarantined] = []
-    for quarantined in due(ended, site.metastore.now_ms(), site.settings.integer("compactor.quarantine.bytes")):
+    for quarantined in choose_due(ended, site.metastore.now_ms(), site.settings.integer("compactor.quarantine.bytes")):
         try:
             with failing_alone(quarantined.entity):
                 if _erase(site, quarantined):

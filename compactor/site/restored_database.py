@@ -20,12 +20,12 @@ from compactor.compaction.mark_comparison import (
     Doubt,
     Present,
     Remembered,
-    doubt,
+    build_remembered,
+    find_doubt,
     has_changed,
     lacks_files,
     lacks_token,
     remembered_claims,
-    to_remember,
 )
 from compactor.site.mark_files import MarkFiles
 from compactor.site.mode import Mode, may_somewhere
@@ -191,7 +191,7 @@ def compare_marks(site: Site, memory: MarkFiles) -> tuple[tuple[Remembered, ...]
     files = memory.newest()
     now = site.metastore.marks.present(site.name, _transactions(files))
     later = memory.newest() if lacks_files(files, now) else files
-    return files, now, doubt(files, now, later)
+    return files, now, find_doubt(files, now, later)
 
 
 def restore_claim_token(site: Site) -> None:
@@ -224,7 +224,7 @@ def _remember(site: Site, memory: MarkFiles, last: Remembered | None) -> Remembe
         txns=_transactions(() if last is None else (last,)),
     )
     reach(Step.MARKED)
-    remembered = to_remember(last, token, now.marks, claims)
+    remembered = build_remembered(last, token, now.marks, claims)
     memory.add(remembered)
     return remembered
 

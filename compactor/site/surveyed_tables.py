@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TypeAlias
 
-from compactor.acid.partition_names import by_recorded_name, escaped_once_less
+from compactor.acid.partition_names import group_by_recorded_name, unescape_once
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.base.errors import CompactorError, DatabaseUnavailable, NotFound, failing_alone
 from compactor.base.ids import WriteId
@@ -188,7 +188,7 @@ class SurveyedTables:
         """Reads all partition names of tables, to find the ones that a lower-case record may mean."""
         new = [table for table in tables if table.id not in self._recorded_names]
         for table_id, names in self._site.metastore.catalog.partition_names(new).items():
-            self._recorded_names[table_id] = by_recorded_name(names, lowered=True)
+            self._recorded_names[table_id] = group_by_recorded_name(names, lowered=True)
 
     def exists(self, entity: Entity) -> bool:
         """Returns true if the table exists, and the partition if one is named."""
@@ -229,6 +229,6 @@ class SurveyedTables:
 
 def _unescape_once(name: str | None) -> tuple[str, str] | None:
     """Returns a doubly escaped name with its simpler form, such as ``p=a%253Ab`` and ``p=a%3Ab``."""
-    if name is None or "%25" not in name or (less := escaped_once_less(name)) == name:
+    if name is None or "%25" not in name or (less := unescape_once(name)) == name:
         return None
     return name, less

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from compactor.acid import txn_states
 from compactor.base.errors import CompactorError, LockNotGranted, LostClaim, Refused
 from compactor.base.steps import Step, reach
-from compactor.compaction.decision import NothingToDo, enough
+from compactor.compaction.decision import NothingToDo, check_enough
 from compactor.compaction.states import CompactionType
 from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.shown_transactions import NewTransaction
@@ -166,7 +166,7 @@ class GroupRun:
         return group.advance_together(view, swept, threads)
 
     def _plan_or_end(self, member: Viewed) -> Planned | None:
-        sufficient = enough(member.scope.view.directory, member.entry.type)
+        sufficient = check_enough(member.scope.view.directory, member.entry.type)
         if isinstance(sufficient, NothingToDo):
             self.group.finish(member, _end_without_output(member, sufficient))
             return None

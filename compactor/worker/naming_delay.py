@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from compactor.base.errors import LockNotGranted
 from compactor.base.ids import TxnId
-from compactor.compaction.decision import NothingToDo, enough
+from compactor.compaction.decision import NothingToDo, check_enough
 from compactor.compaction.states import CompactionType
 from compactor.site.site import Look, Target, View
 
@@ -24,12 +24,12 @@ def delayed_view(look: Look, target: Target, txn: TxnId | None, type: Compaction
     metastore = look.site.metastore
     limit = metastore.write_ids.seen_by_all(target.table.database, target.table.name)
     view = look.view(target, txn)
-    if limit >= view.write_ids.high_watermark or isinstance(enough(view.directory, type), NothingToDo):
+    if limit >= view.write_ids.high_watermark or isinstance(check_enough(view.directory, type), NothingToDo):
         return view
     base = view.directory.base
     if base is None or base.base.write_id <= limit:
         older = look.view(target, txn, up_to=limit)
-        if not isinstance(enough(older.directory, type), NothingToDo):
+        if not isinstance(check_enough(older.directory, type), NothingToDo):
             return older
     raise LockNotGranted(
         f"{target.entity}: open transactions do not see all of its deltas yet (write IDs above {limit}), and "

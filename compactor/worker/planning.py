@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from compactor.base.errors import LockNotGranted
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.decision import NothingToDo, enough
+from compactor.compaction.decision import NothingToDo, check_enough
 from compactor.compaction.states import CompactionType
 from compactor.orc.format.java_zones import default_zone
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
@@ -203,7 +203,7 @@ def preview_plan(site: Site, target: Target, kind: CompactionType) -> PlanPrevie
         return NoPlan(because=str(error), summary=PlanSummary(delay=str(error)))
     directory = scope.view.directory
     is_bare = not (directory.base or directory.originals or directory.compactable())
-    sufficient = enough(directory, CompactionType.MAJOR if is_bare and kind is CompactionType.REBALANCE else kind)
+    sufficient = check_enough(directory, CompactionType.MAJOR if is_bare and kind is CompactionType.REBALANCE else kind)
     if isinstance(sufficient, NothingToDo):
         leaves_nothing = not (directory.obsolete or directory.aborted)
         return NoPlan(because=sufficient.because, summary=PlanSummary(delay=scope.delay), leaves_nothing=leaves_nothing)

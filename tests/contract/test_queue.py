@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from compactor.acid.partition_names import escaped_again
+from compactor.acid.partition_names import escape_again
 from compactor.base.errors import NotFound, NotSupported, Refused
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
@@ -128,7 +128,7 @@ def test_ready_for_cleaning_only_refuses_while_nothing_was_written_since(
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_twice_escaped_names_are_the_same_partition(order: tuple[int, int], metastore: Metastore) -> None:
-    names = ("d=a%3Db", escaped_again("d=a%3Db"))
+    names = ("d=a%3Db", escape_again("d=a%3Db"))
     first, second = (Entity(database="default", table="p", partition=names[index]) for index in order)
     request(metastore, first)
     with pytest.raises(Refused, match="already scheduled"):
@@ -295,7 +295,7 @@ def test_aborted_writes_of_many(metastore: Metastore, p: Table, unpartitioned: T
     """Each entity has its own, under every form of its name; one without any is left out."""
     one, two, none = part(metastore, p, "1"), part(metastore, p, "a b=c"), part(metastore, p, "3")
     assert two.partition is not None
-    twice = Entity(database="default", table="p", partition=escaped_again(two.partition))
+    twice = Entity(database="default", table="p", partition=escape_again(two.partition))
     write(metastore, one)
     first, second = write(metastore, one, abort=True), write(metastore, twice, abort=True)
     third = write(metastore, T, abort=True)
@@ -391,7 +391,7 @@ def test_a_component_without_write_id_goes_with_the_last_one_that_has(
 def test_records_under_the_twice_escaped_name_go_too(metastore: Metastore, p: Table) -> None:
     entity = part(metastore, p, "a b=c/d%")
     assert entity.partition is not None
-    twice = Entity(database="default", table="p", partition=escaped_again(entity.partition))
+    twice = Entity(database="default", table="p", partition=escape_again(entity.partition))
     write(metastore, twice)
     write(metastore, twice, abort=True)
     highest = write(metastore, entity)
@@ -404,7 +404,7 @@ def test_records_under_the_twice_escaped_name_go_too(metastore: Metastore, p: Ta
 def test_another_partition_of_that_very_name_is_spared(metastore: Metastore, p: Table) -> None:
     """PROTOCOL 8: an aborted transaction that is forgotten counts as committed."""
     entity, other = part(metastore, p, "a=b"), part(metastore, p, "a%3Db")
-    assert other.partition == escaped_again(entity.partition or "")
+    assert other.partition == escape_again(entity.partition or "")
     write(metastore, other, abort=True)
     highest = write(metastore, entity)
     assert metastore.aborts.forget(entity, [WriteId(1)]) == 0

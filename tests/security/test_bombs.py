@@ -92,10 +92,7 @@ def test_a_site_may_allow_more_or_less(
     request_compaction(site, table="default.hostile", type="major")
     found = passed_over(metastore_url, tmp_path, **{"compactor.file.columns": "8"})
     assert {result for result, _ in found.outcomes.values()} == {"FAILED"}
-    assert (
-        f"file {file}: has 9 columns or more, those inside of others included, at most 8"
-        in found.outcomes["hostile"][1]
-    )
+    assert f"file {file}: has 9 columns or more, nested ones included, at most 8" in found.outcomes["hostile"][1]
 
 
 def test_what_slips_through_ends_its_own_process(

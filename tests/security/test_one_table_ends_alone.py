@@ -212,7 +212,7 @@ def test_a_property_of_a_million_digits(site: Site, hostile: Table, neighbour: T
     every_role(site)
     assert is_compacted_and_cleaned(site, neighbour)
     ((ignored, why),) = explain(site, "default.hostile").ignored
-    assert (key in ignored, "wanted a number of at most 100 characters" in why) == (True, True)
+    assert (key in ignored, "expected a number of at most 100 characters" in why) == (True, True)
 
 
 @pytest.mark.parametrize("location", ["file:/a\0b", "", "hdfs://[::1", "s3a://a/\n", "/" + "a/" * 1990])

@@ -124,7 +124,7 @@ def _day(number: int, now: int) -> Seen:
         outcome="minor" if due else "notneeded",
         because=f"{deltas} deltas {'>' if due else '<='} 10 (hive.compactor.delta.num.threshold)",
         flips=(f"more than 10 deltas (now {deltas})",),
-        condition=Condition.of(numbers),
+        condition=Condition.from_numbers(numbers),
         last_compacted=now - number * 3_600_000,
         at=now - 60_000,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.compaction.eligibility import order
+from compactor.compaction.eligibility import order_entities
 from compactor.compaction.entry import Entity
 from compactor.metastore.store import Metastore
 
@@ -15,4 +15,4 @@ def candidates_of(metastore: Metastore) -> list[Entity]:
         for (database, table), of_table in written.items()
         for partition in of_table
     ]
-    return list(order([*found, *metastore.candidates.aborts()]))
+    return list(order_entities([*found, *metastore.candidates.aborts()]))

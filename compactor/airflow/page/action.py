@@ -21,7 +21,7 @@ from compactor.airflow.configuration import dag_id
 from compactor.airflow.page.access import SEE, Asker, Right, requires
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.airflow.page.same_origin import from_our_page, must_be_json
-from compactor.base.redaction import redacted
+from compactor.base.redaction import redact_plain
 
 _Act = TypeVar("_Act", bound=Callable[..., dict[str, Any]])
 
@@ -74,4 +74,4 @@ def _said(by: Asker, given: Mapping[str, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {"metastore": by.metastore, "method": "POST"}
     for name, value in given.items():
         said |= value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else {name: str(value)}
-    return dict(redacted(said))
+    return dict(redact_plain(said))

@@ -17,7 +17,7 @@ from compactor.airflow.page.access import may_see, visible
 from compactor.airflow.page.readers import Overloaded
 from compactor.airflow.page.request_bounds import BoundedBody
 from compactor.base.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
-from compactor.base.redaction import redacted
+from compactor.base.redaction import redact_plain
 
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
@@ -73,7 +73,7 @@ class PublicJson(JSONResponse):
     """An answer without secrets, whoever asks."""
 
     def render(self, content: Any) -> bytes:
-        return super().render(redacted(content))
+        return super().render(redact_plain(content))
 
 
 def build() -> FastAPI:

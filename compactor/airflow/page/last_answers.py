@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from compactor.answers.fleet import Fleet, counted
+from compactor.answers.fleet import Fleet, count_fleet
 from compactor.site.site import Site
 
 _T = TypeVar("_T")
@@ -51,4 +51,4 @@ _ALL: dict[tuple[str, str], LastAnswer[Fleet]] = {}
 def last_count_of(site: Site) -> Fleet:
     """Returns what this process counted last over all of a metastore (``fleet.counted``), or counts it anew."""
     key = (site.name, site.metastore.database.url)
-    return _ALL.setdefault(key, LastAnswer()).get(partial(counted, site))
+    return _ALL.setdefault(key, LastAnswer()).get(partial(count_fleet, site))

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from compactor.base.errors import CompactorError
 from compactor.base.printable import log_lines
-from compactor.base.redaction import redacted
+from compactor.base.redaction import redact_plain
 from compactor.batches.control import must_not_have_failed
 from compactor.batches.driver import Application, WorkerPass, run_batch
 from compactor.batches.resident import linger
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     def report(done: WorkerPass) -> None:
         nonlocal failed
         failed = failed or bool(done.failed)
-        sys.stdout.write(json.dumps(redacted(done.to_json())) + "\n")
+        sys.stdout.write(json.dumps(redact_plain(done.to_json())) + "\n")
         sys.stdout.flush()
 
     try:

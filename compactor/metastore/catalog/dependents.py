@@ -59,7 +59,7 @@ class DependentRows:
     def rename_partition(self, conn: Connection, entity: Entity, to: str) -> None:
         """Renames a partition to the PART_NAME ``to``, and rows of its other forms to those of ``to``."""
         assert entity.partition is not None
-        forms = (partition_names.in_lower_case, partition_names.escaped_again, str)
+        forms = (partition_names.in_lower_case, partition_names.escape_again, str)
         new = {form(entity.partition): form(to) for form in forms}
         old = [name for name in components.recorded_forms(conn, self._dialect, entity) if name is not None]
         for records, prefix in self._existing((*_OF_PARTITIONS, *_ONLY_RENAMED)):

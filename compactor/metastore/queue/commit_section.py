@@ -133,7 +133,7 @@ class Commits:
                 "CQ_ERROR_MESSAGE": None,  # the count of its lost workers
             }
             for number in proven:
-                states.check(number, rows[number].state, State.READY_FOR_CLEANING)
+                states.check_transition(number, rows[number].state, State.READY_FOR_CLEANING)
             ready = [rows[number] for number in proven]
             self._mark_ready(conn, ready, values)
             ready_txns = [(entry, proven[entry.id].txn) for entry in ready]

@@ -128,7 +128,7 @@ class Endings:
             if is_being_aborted(entry):
                 self._table.end(conn, entry, State.ABORTED, ABORT_MESSAGE)
                 return True
-            states.check(entry_id, entry.state, State.INITIATED)
+            states.check_transition(entry_id, entry.state, State.INITIATED)
             values = {
                 "CQ_STATE": State.INITIATED.value,
                 "CQ_WORKER_ID": None,
@@ -147,7 +147,7 @@ class Endings:
         with self._lock_lost_entry(entry_id, worker_id) as (conn, entry):
             if entry is None:
                 return False
-            states.check(entry_id, entry.state, State.FAILED)
+            states.check_transition(entry_id, entry.state, State.FAILED)
             self._table.end(conn, entry, *_unless_aborted(entry, State.FAILED, error))
             return True
 
@@ -180,7 +180,7 @@ class Endings:
             IllegalTransition: the entry cannot go to that state.
             LostClaim: the row no longer matches ``entry``.
         """
-        states.check(entry.id, entry.state, state)
+        states.check_transition(entry.id, entry.state, state)
         with self._table.changing() as conn:
             current = self._table.locked(conn, entry.id)
             self._table.end(conn, entry, *_unless_aborted(current, state, error))

@@ -189,5 +189,5 @@ def _forms(partition: str | None) -> tuple[str | None, ...]:
     """Returns every name under which a row of the queue may refer to ``partition``."""
     if partition is None:
         return (None,)
-    less = partition_names.escaped_once_less(partition)
+    less = partition_names.unescape_once(partition)
     return tuple(dict.fromkeys((*partition_names.recorded_names(partition), less)))

@@ -18,7 +18,7 @@ from compactor.acid.listing import AcidDir
 from compactor.acid.write_ids import RangeAnswer, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import WriteId
-from compactor.compaction.decision import NothingToDo, enough
+from compactor.compaction.decision import NothingToDo, check_enough
 from compactor.compaction.states import CompactionType
 from compactor.rewrite.plan.plan import NOTHING_LEFT, Plan, PlanContext, Remainder, plan
 from compactor.rewrite.plan.unit import Shape, UnitResult
@@ -132,7 +132,9 @@ def size(run: Iterable[AcidDir]) -> int:
 def _worth_merging(directory: AcidDirectory, runs: Iterable[tuple[AcidDir, ...]]) -> list[tuple[AcidDir, ...]]:
     """Returns the runs that a minor compaction turns into fewer directories."""
     return [
-        run for run in runs if not isinstance(enough(replace(directory, deltas=run), CompactionType.MINOR), NothingToDo)
+        run
+        for run in runs
+        if not isinstance(check_enough(replace(directory, deltas=run), CompactionType.MINOR), NothingToDo)
     ]
 
 

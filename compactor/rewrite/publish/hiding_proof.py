@@ -140,7 +140,7 @@ class Evidence:
 
     @cached_property
     def _sorted(self) -> SortedListing:
-        return SortedListing.of(self._listing, frozenset())
+        return SortedListing.from_listing(self._listing, frozenset())
 
     def _count_directory(self, name: str, acid: Base | Delta) -> _Counts:
         kind = acid.kind if isinstance(acid, Delta) else DeltaKind.INSERT

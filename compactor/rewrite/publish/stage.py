@@ -22,7 +22,7 @@ from compactor.acid.names import (
     DeltaKind,
     Layout,
 )
-from compactor.acid.row_figures import RowFigures, merged
+from compactor.acid.row_figures import RowFigures, merge_figures
 from compactor.base.errors import StorageError, VerificationFailed
 from compactor.base.steps import Step, reach
 from compactor.rewrite.plan.plan import Plan
@@ -151,7 +151,7 @@ def _row_figures(plan: Plan, results: Iterable[UnitResult]) -> RowFigures | None
     if plan.shape is not Shape.MAJOR or plan.chunks:
         return None
     of_files = [output.row_figures for result in results for output in result.outputs]
-    return merged([figures for figures in of_files if figures is not None]) if None not in of_files else None
+    return merge_figures([figures for figures in of_files if figures is not None]) if None not in of_files else None
 
 
 def _directories(storage: Storage, plan: Plan, results: Iterable[UnitResult]) -> list[StagedDirectory]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from compactor.base.errors import CompactorError, failing_alone
-from compactor.insight.query_text import likeness
+from compactor.insight.query_text import digest_likeness
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.state.read_counts import Read
@@ -72,7 +72,7 @@ def _read(site: Site, table: Table, request: ScanRequest, plan: ScanPlan, second
         table=name[1],
         engine=_ENGINE,
         query=uuid.uuid4().hex,
-        like=likeness(text, [name], quotes_are_text=False),
+        like=digest_likeness(text, [name], quotes_are_text=False),
         at=site.metastore.now_ms(),
         seconds=seconds,
         files=sum(len(task.paths) for task in plan.tasks),

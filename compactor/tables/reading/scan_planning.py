@@ -20,7 +20,7 @@ from compactor.base.errors import (
     TransactionAborted,
 )
 from compactor.base.ids import WriteId
-from compactor.compaction.disagreement import Numbers, doubts, must_agree
+from compactor.compaction.disagreement import Numbers, find_doubts, must_agree
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.java_zones import default_zone
@@ -225,7 +225,7 @@ def _must_be_allocated(txn: Transaction, table: Table, location: str, names: Col
     if doubtful:
         rows = metastore.transactions.rows(doubtful)
         seen = replace(seen, compactions={number: row.type.compacts for number, row in rows.items()})
-    if next(doubts(names, seen), None) is None:
+    if next(find_doubts(names, seen), None) is None:
         return
     allocated = replace(
         seen,

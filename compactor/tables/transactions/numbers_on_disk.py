@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 from compactor.acid.partition_names import part_values
 from compactor.base.errors import Disagreement, StorageError
 from compactor.base.ids import WriteId
-from compactor.compaction.disagreement import Numbers, doubts, must_agree
+from compactor.compaction.disagreement import Numbers, find_doubts, must_agree
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.site.files_and_metastore import visibility_transactions
 from compactor.site.side_by_side import SideBySide
@@ -97,7 +97,7 @@ def _check(site: Site, table: Table, *, only_unknown: bool, concerns: Callable[[
     )
     is_clean = True
     for directory in directories:
-        in_doubt = tuple(doubts(directory.names, numbers))
+        in_doubt = tuple(find_doubts(directory.names, numbers))
         if in_doubt:  # they may be the numbers of another metastore, whose claim says more
             claims_of(site).must_be_free_above(table, directory.path)
             claims_of(site).must_be_free_by_names(table, directory.path, directory.names)

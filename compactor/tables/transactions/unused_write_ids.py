@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from compactor.base.errors import StorageError
 from compactor.base.ids import WriteId
-from compactor.compaction.forgetting_aborts import reaching
+from compactor.compaction.forgetting_aborts import find_reaching_directory
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, claims_of
 
@@ -43,7 +43,7 @@ class UnusedWriteIds:
             BadFile, Disagreement: as for ``look``.
         """
         self.look(table, location)
-        name = reaching(self._names[location], write_id, last)
+        name = find_reaching_directory(self._names[location], write_id, last)
         if name is not None:
             raise StorageError(
                 f"{what}: the metastore allocated write ID {write_id}, but {name} reaches it already; its database is older "

@@ -104,7 +104,7 @@ def write_inserts(
     """
     types = acid_types(parse_hive_type(table.row_type))
     path = f"{folder}/{BucketFile(number=number).name}"
-    like = new_tail(empty_tail(types, calendar=calendar), types, OutputClass.of_table(table.parameters))
+    like = new_tail(empty_tail(types, calendar=calendar), types, OutputClass.from_table(table.parameters))
     written = encode_inserts(
         path,
         waiting.batches,

@@ -17,7 +17,7 @@ from compactor.acid.listing import AcidDir, FileStatus, Listing
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.cleaning import removable
+from compactor.compaction.cleaning import list_removable
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Table:
         aborted = frozenset(TxnId(t) for t in self.aborted_compactions if t <= watermark)
         write_ids = self._write_ids().for_cleaner(WriteId(entry[0]))
         txns = ValidTxnList(high_watermark=watermark, aborted=aborted)
-        for name in removable(acid_directory(self._listing(), write_ids, txns)):
+        for name in list_removable(acid_directory(self._listing(), write_ids, txns)):
             del self.held[name]
         self.ready.remove(entry)
 

@@ -46,7 +46,7 @@ def test_unnumbered_and_unparsable_names() -> None:
     """A file without a file number is listed apart; a name that only begins like a delta is reported."""
     paths = ("delta_1_1_0/bucket_0", "delta_1_1_0/part-00000.orc", "delta_x/bucket_0", "_staging/bucket_0")
     listing = Listing(files=tuple(FileStatus(path=path, length=1) for path in paths))
-    found = SortedListing.of(listing, frozenset())
+    found = SortedListing.from_listing(listing, frozenset())
     (delta,) = found.deltas
     directory = found.acid_dir(delta.name, delta.delta)
     assert [f.path for f in directory.files] == ["delta_1_1_0/bucket_0"]
@@ -65,7 +65,9 @@ def test_a_base_or_delta_inside_another_is_reported_with_both_paths() -> None:
         "delta_8_8_0/_tmp/delta_8_8_0/bucket_00000",
         "delta_9_9_0/p=1/delta_x/bucket_00000",
     )
-    parsed = SortedListing.of(Listing(files=tuple(FileStatus(path=path, length=1) for path in paths)), frozenset())
+    parsed = SortedListing.from_listing(
+        Listing(files=tuple(FileStatus(path=path, length=1) for path in paths)), frozenset()
+    )
     assert parsed.unparsable == (
         "base_5/base_5",
         "delta_6_6_0/HIVE_UNION_SUBDIR_1/delta_6_6_0",
@@ -78,7 +80,7 @@ def test_empty_raw_files_hold_no_rows_and_an_empty_bucket_is_read() -> None:
     """LOAD DATA brings empty buckets as Hive writes them, with 0 bytes; an ACID file is never empty."""
     paths = ("delta_1_1_0/000000_0", "delta_1_1_0/bucket_00001")
     listing = Listing(files=tuple(FileStatus(path=path, length=0) for path in paths))
-    (delta,) = (parsed := SortedListing.of(listing, frozenset())).deltas
+    (delta,) = (parsed := SortedListing.from_listing(listing, frozenset())).deltas
     assert [file.path for file in parsed.acid_dir(delta.name, delta.delta).files] == ["delta_1_1_0/bucket_00001"]
 
 
@@ -92,7 +94,9 @@ def test_a_table_inside_anothers_directory_is_no_original() -> None:
         "HIVE_UNION_SUBDIR_1/000000_0",
         "sub/deep/000001_0",
     )
-    found = SortedListing.of(Listing(files=tuple(FileStatus(path=path, length=1) for path in paths)), frozenset())
+    found = SortedListing.from_listing(
+        Listing(files=tuple(FileStatus(path=path, length=1) for path in paths)), frozenset()
+    )
     assert found.unparsable == ("backup/old/base_0000004", "child/delta_0000001_0000001_0000", "copy/delta_x")
     assert [f.path for f in found.originals] == ["HIVE_UNION_SUBDIR_1/000000_0", "sub/deep/000001_0"]
     assert acid_directory(Listing(files=(FileStatus(path=paths[0], length=1),)), ALL, ALL_TXNS).originals == ()

@@ -43,15 +43,15 @@ def test_a_part_name_holds_its_values(parts: list[str]) -> None:
 
 
 def test_hive_records_static_partitions_twice_escaped() -> None:
-    assert names.escaped_again("p=a b%3Dc%2Fd%25") == "p=a b%253Dc%252Fd%2525"
-    assert names.escaped_once_less("p=a b%253Dc%252Fd%2525") == "p=a b%3Dc%2Fd%25"
+    assert names.escape_again("p=a b%3Dc%2Fd%25") == "p=a b%253Dc%252Fd%2525"
+    assert names.unescape_once("p=a b%253Dc%252Fd%2525") == "p=a b%3Dc%2Fd%25"
 
 
 @given(values)
 def test_once_less_undoes_once_more_and_leaves_other_names(value: str) -> None:
     name = names.part_name(["p"], [value])
-    assert names.escaped_once_less(names.escaped_again(name)) == name
-    assert names.escaped_once_less("p=a%3Db") == "p=a%3Db"
+    assert names.unescape_once(names.escape_again(name)) == name
+    assert names.unescape_once("p=a%3Db") == "p=a%3Db"
 
 
 def test_forms() -> None:
@@ -64,8 +64,8 @@ def test_forms() -> None:
 
 def test_one_form_may_mean_several_partitions() -> None:
     stored = ["p=US", "p=us", "p=de", "p=a%3Db"]
-    found = names.by_recorded_name(stored, lowered=True)
+    found = names.group_by_recorded_name(stored, lowered=True)
     assert found["p=us"] == ["p=US", "p=us"]
     assert found["p=US"] == ["p=US"]
     assert found["p=a%3db"] == found["p=a%253Db"] == ["p=a%3Db"]
-    assert "p=us" not in names.by_recorded_name(["p=US"], lowered=False)
+    assert "p=us" not in names.group_by_recorded_name(["p=US"], lowered=False)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.acid.tree import Anchor, Tree, final_name, written
+from compactor.acid.tree import Anchor, Tree, final_name, is_or_was_acid
 
 ANCHOR = Anchor(volume="file:1", identity="x")
 
@@ -26,7 +26,7 @@ def test_a_hidden_directory_has_the_name_that_it_had(path: str, name: str) -> No
     [("p=7/delta_0000002_0000002", True), ("base_x", True), ("p=7", False), ("lost+found", False)],
 )
 def test_a_writer_left_what_looks_like_a_base_or_delta(path: str, is_written: bool) -> None:
-    assert written(path) is is_written
+    assert is_or_was_acid(path) is is_written
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_settings_that_differ_and_properties_that_are_ignored(deployment: Site, 
     assert changed["hive.compactor.delta.num.threshold"] == ("3", "table")
     assert dict(explanation.spark_conf) == {"spark.executor.memory": "8g"}
     reasons = dict(explanation.ignored)
-    assert "loads code" in reasons["table: compactor.spark.jars"]
+    assert "load code" in reasons["table: compactor.spark.jars"]
     assert "table: compactor.hive.tez.container.size" in reasons
 
 

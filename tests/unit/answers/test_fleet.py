@@ -66,7 +66,7 @@ def test_what_was_brought_is_what_sql_says(site: Site, warehouse: Path) -> None:
 
 def test_what_waits_and_runs_is_of_now_however_long_ago_the_rest_was_counted(site: Site, warehouse: Path) -> None:
     written(site, warehouse, "a", 4)
-    before = counted(site)
+    before = count_fleet(site)
     (asked,) = request_compaction(site, table="default.a", type="major")
     assert (with_queue(site, before).readings.initiated, with_queue(site, before).running) == (1, ())
     entry = site.metastore.claims.claim("compactor-w", "1", pool_timeout_ms=0, ids=[asked.entry_id or 0])

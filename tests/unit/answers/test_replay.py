@@ -70,5 +70,5 @@ def test_what_is_no_setting_of_a_table_is_refused(site: Site) -> None:
 
 
 def test_nothing_recorded_is_said(deployment: Site) -> None:
-    with pytest.raises(NotSupported, match="no look of the last 7 days"):
+    with pytest.raises(NotSupported, match="no pass of the last 7 days"):
         simulate(deployment, 7, {})

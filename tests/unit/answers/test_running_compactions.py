@@ -7,7 +7,7 @@ import pytest
 
 from compactor.answers.fleet import fleet
 from compactor.answers.overview import queue_page
-from compactor.answers.running_compactions import Running, running
+from compactor.answers.running_compactions import Running, running, time_left
 from compactor.answers.show_compactions import show_compactions
 from compactor.site.site import Site, own_state
 from compactor.state.entry_progress import Progress
@@ -54,3 +54,33 @@ def test_what_an_earlier_worker_left_says_nothing_of_this_one(deployment: Site, 
     assert running(deployment, [entry])[entry.id].progress is not None
     assert running(deployment, [later])[entry.id].progress is None
     assert running(replace(deployment, state=None), [entry]) == {entry.id: Running()}
+
+
+def after(bytes_done: int, spent_ms: int, size: int = 1000, at: int = 50_000) -> Progress:
+    return Progress(entry_id=1, units=4, units_done=0, bytes=size, bytes_done=bytes_done, spent_ms=spent_ms, at=at)
+
+
+@pytest.mark.parametrize(
+    ("progress", "expected_ms", "wanted"),
+    [
+        (after(500, 10_000), None, 10_000),
+        (after(500, 10_000, at=47_000), None, 7_000),  # told three seconds ago
+        (after(500, 10_000, at=10_000), None, 0),  # late: it is about to end
+        (after(1000, 10_000), 99_000, 0),
+        (after(500, 10_000), 99_000, 10_000),  # the pace says more than the expectation
+        (after(49, 10_000), 60_000, 20_000),  # not yet
+        (after(49, 10_000), None, None),
+        (after(0, 10_000, size=0), 60_000, 20_000),
+        (None, 60_000, 20_000),
+        (None, 30_000, 0),
+        (None, None, None),
+    ],
+)
+def test_the_pace_counts_once_there_is_one(
+    progress: Progress | None, expected_ms: int | None, wanted: int | None
+) -> None:
+    assert time_left(progress, now=50_000, began=10_000, expected_ms=expected_ms) == wanted
+
+
+def test_nothing_is_said_of_what_has_no_begin() -> None:
+    assert time_left(None, now=50_000, began=None, expected_ms=60_000) is None

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.answers.show_quarantine import QuarantineFilter, QuarantineRow, of_table, show_quarantine
+from compactor.answers.show_quarantine import QuarantineFilter, QuarantineRow, quarantine_of_table, show_quarantine
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
 from compactor.site.named_tables import Where
@@ -55,7 +55,7 @@ def test_filters(site: Site, wanted: QuarantineFilter, ids: list[int]) -> None:
 
 
 def test_by_partition(site: Site) -> None:
-    found = of_table(site, "default", "t")
+    found = quarantine_of_table(site, "default", "t")
     assert {entity.partition: [row.compactionid for row in rows] for entity, rows in found.items()} == {
         "p=1": [1],
         "p=2": [2],

@@ -72,14 +72,14 @@ def test_tables_by_the_words_of_their_compactions(deployment: Site, warehouse: P
     partition = site.metastore.catalog.partitions(site.metastore.catalog.table("default", "f2_part"))[0].name
 
     def shown(**words: str) -> list[str]:
-        return [row.table for row in survey_tables(site, wanted=find_tables(site, CompactionWords(**words)))]
+        return [row.table for row in survey_tables(site, filter=find_tables(site, CompactionWords(**words)))]
 
     assert shown() == [row.table for row in every] == ["default.f2_part", "default.f1_basic"]
     assert (shown(pool="etl"), shown(pool="default")) == (["default.f1_basic"], ["default.f2_part"])
     for type in ("major", "minor", "rebalance"):
         assert shown(type=type) == [row.table for row in every if type in dict(row.outcomes)]
     assert "default.f2_part" in shown(type="major") + shown(type="minor")
-    (row,) = survey_tables(site, wanted=find_tables(site, CompactionWords(name="f2_part", partition=partition)))
+    (row,) = survey_tables(site, filter=find_tables(site, CompactionWords(name="f2_part", partition=partition)))
     assert (row.table, row.partitions) == ("default.f2_part", 1)
     for words, reason in (({"pool": "etll"}, "did you mean etl"), ({"name": "f3"}, "f3 is not in the metastore")):
         with pytest.raises(NotFound, match=reason):

@@ -14,8 +14,8 @@ from compactor.base.errors import BadSetting
 from compactor.base.private_files import (
     is_here,
     must_be_secret,
-    read_found,
     read_secret,
+    read_unnamed_configuration,
     why_not_secret,
     why_not_trusted,
 )
@@ -63,21 +63,21 @@ def made(path: Path, mode: int, content: str = "x") -> Path:
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o600, 0o444])
 def test_configuration_that_nobody_else_may_write_is_read(place: Path, mode: int) -> None:
-    assert read_found(made(place / "compactor.toml", mode)) == "x"
+    assert read_unnamed_configuration(made(place / "compactor.toml", mode)) == "x"
     assert why_not_trusted(place / "compactor.toml") is None
 
 
 def test_configuration_that_is_no_text_is_named(place: Path) -> None:
     (place / "compactor.toml").write_bytes(b"a\xff")
     with pytest.raises(BadSetting, match=r"compactor\.toml: is not UTF-8 at byte 1"):
-        read_found(place / "compactor.toml")
+        read_unnamed_configuration(place / "compactor.toml")
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666, 0o777])
 def test_configuration_that_others_may_write_is_refused(place: Path, mode: int) -> None:
     path = made(place / "compactor.toml", mode)
     with pytest.raises(BadSetting, match=rf"nobody named this file, and {path} may be written by others \(mode 0"):
-        read_found(path)
+        read_unnamed_configuration(path)
     assert f"chmod go-w {path}" in (why_not_trusted(path) or "")
 
 
@@ -86,7 +86,7 @@ def test_a_directory_that_others_may_write_is_refused(place: Path, mode: int) ->
     path = made(place / "compactor.toml", 0o644)
     place.chmod(mode)
     with pytest.raises(BadSetting, match=rf"{place} may be written by others"):
-        read_found(path)
+        read_unnamed_configuration(path)
 
 
 def test_the_group_of_its_owner_alone_may_write(place: Path, listed: List) -> None:
@@ -94,11 +94,11 @@ def test_the_group_of_its_owner_alone_may_write(place: Path, listed: List) -> No
     listed(("ann", 4242, GROUP + 1), members=("me",))
     place.chmod(0o775)
     path = made(place / "compactor.toml", 0o664)
-    assert read_found(path) == "x"
+    assert read_unnamed_configuration(path) == "x"
     assert why_not_trusted(path) is None
     path.chmod(0o666)
     with pytest.raises(BadSetting, match=r"compactor\.toml may be written by others \(mode 0666\); expected"):
-        read_found(path)
+        read_unnamed_configuration(path)
 
 
 @pytest.mark.parametrize("target", ["compactor.toml", "."])
@@ -107,17 +107,17 @@ def test_a_group_with_another_member_is_somebody_else(place: Path, listed: List,
     os.chmod(place / target, 0o775)
     listed(("ann", 4242, GROUP))
     with pytest.raises(BadSetting, match=rf"\(mode 0775\): group {GROUP} has other members \(ann\); .*chmod go-w /"):
-        read_found(path)
+        read_unnamed_configuration(path)
     listed(("ann", 4242, GROUP + 1), members=("me", "ann", "bob"))
     with pytest.raises(BadSetting, match=rf"group {GROUP} has other members \(ann, bob\)"):
-        read_found(path)
+        read_unnamed_configuration(path)
 
 
 def test_a_group_that_is_not_the_owners_own_is_somebody_else(place: Path, listed: List) -> None:
     path = made(place / "compactor.toml", 0o664)
     listed(own=GROUP + 1)
     with pytest.raises(BadSetting, match=f"group {GROUP} is not the primary group of user {OWNER}"):
-        read_found(path)
+        read_unnamed_configuration(path)
 
 
 def test_databases_that_need_not_list_everybody_prove_nothing(place: Path, listed: List, tmp_path: Path) -> None:
@@ -125,23 +125,23 @@ def test_databases_that_need_not_list_everybody_prove_nothing(place: Path, liste
     path = made(place / "compactor.toml", 0o664)
     listed(own=None)
     with pytest.raises(BadSetting, match=f"does not list user {OWNER}"):
-        read_found(path)
+        read_unnamed_configuration(path)
     listed()
     services = tmp_path / "nsswitch.conf"
     for text in ("passwd: files systemd\n", "group: files [!UNAVAIL=return] compat # ldap\n", "hosts: files dns\n"):
         services.write_text(text)
-        assert read_found(path) == "x"
+        assert read_unnamed_configuration(path) == "x"
     for text in ("passwd: files ldap", "group:files  winbind", "initgroups: sss", "  passwd : sss files"):
         services.write_text(f"{text}\n")
         (tmp_path / "sssd").touch()
         with pytest.raises(
             BadSetting, match=r"nsswitch\.conf names '(ldap|winbind|sss)', which need not list everybody"
         ):
-            read_found(path)
+            read_unnamed_configuration(path)
         assert f"chmod go-w {path}" in (why_not_trusted(path) or "")
     (tmp_path / "sssd").unlink()
     services.write_text("passwd: sss files systemd\n")
-    assert read_found(path) == "x"  # RHEL names it, whether or not it runs
+    assert read_unnamed_configuration(path) == "x"  # RHEL names it, whether or not it runs
 
 
 def test_an_access_control_list_may_name_anybody(place: Path, listed: List, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_an_access_control_list_may_name_anybody(place: Path, listed: List, monk
     value = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
     os.setxattr(path, "system.posix_acl_access", value)
     with pytest.raises(BadSetting, match=r"\(mode 0664\): it has an access control list"):
-        read_found(path)
+        read_unnamed_configuration(path)
 
 
 def test_a_link_leads_to_what_is_checked_too(place: Path, tmp_path: Path) -> None:
@@ -161,14 +161,14 @@ def test_a_link_leads_to_what_is_checked_too(place: Path, tmp_path: Path) -> Non
     far.mkdir()
     target = made(far / "real.toml", 0o644)
     (place / "compactor.toml").symlink_to(target)
-    assert read_found(place / "compactor.toml") == "x"
+    assert read_unnamed_configuration(place / "compactor.toml") == "x"
     far.chmod(0o777)
     with pytest.raises(BadSetting, match=rf"{far} may be written by others"):
-        read_found(place / "compactor.toml")
+        read_unnamed_configuration(place / "compactor.toml")
     far.chmod(0o755)
     target.chmod(0o666)
     with pytest.raises(BadSetting, match=rf"{target} may be written by others"):
-        read_found(place / "compactor.toml")
+        read_unnamed_configuration(place / "compactor.toml")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "dangling"])
@@ -176,7 +176,7 @@ def test_nobody_waits_for_what_is_no_file(place: Path, kind: str) -> None:
     path = place / "compactor.toml"
     {"pipe": os.mkfifo, "directory": os.mkdir, "dangling": lambda path: path.symlink_to("gone")}[kind](path)  # type: ignore[operator]
     with pytest.raises(BadSetting, match=r"compactor\.toml"):
-        read_found(path)
+        read_unnamed_configuration(path)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o440])

@@ -12,14 +12,14 @@ from compactor.base import redaction
 from compactor.base.errors import CompactorError
 from compactor.base.printable import PrintableFormatter
 from compactor.base.redaction import (
+    find_secrets,
     is_secret,
     is_secret_key,
     redact,
+    redact_plain,
     redact_value,
-    redacted,
     remember,
-    remember_values,
-    secrets_in,
+    remember_secrets,
 )
 
 
@@ -71,7 +71,7 @@ def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_of_secrets(key: str) -> None:
     assert is_secret_key(key)
     assert redact_value(key, "hush") == "***"
-    assert redacted({key: "hush", "other": {"key": key, "value": "hush"}}) == {
+    assert redact_plain({key: "hush", "other": {"key": key, "value": "hush"}}) == {
         key: "***",
         "other": {"key": key, "value": "***"},
     }
@@ -133,7 +133,7 @@ SHOWN = (
 @pytest.mark.parametrize("text", SHOWN)
 def test_what_is_no_secret_is_shown(text: str) -> None:
     assert redact(text) == text
-    assert secrets_in(text) == ()
+    assert find_secrets(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
 def test_forms_of_secrets(text: str) -> None:
     assert "hush" not in redact(text)
     assert is_secret("spark.x", text)
-    assert any("hush-1" in secret for secret in secrets_in(text))
+    assert any("hush-1" in secret for secret in find_secrets(text))
     assert redact(redact(text)) == redact(text)
     assert "hush" not in str(CompactorError(f"cannot do it: {text}"))
 
@@ -207,7 +207,7 @@ def test_keys_tokens_and_keytabs_are_known_by_their_form(text: str) -> None:
 
 
 def test_what_the_configuration_holds_is_hidden_wherever_it_is() -> None:
-    remember_values(
+    remember_secrets(
         {"storage": {"s3": {"secret": "Tr0ub4dor", "region": "eu-central-1"}}, "urls": ["mysql://u:p4ssw0rd!@h/x"]}
     )
     assert redact("the store said: no such key Tr0ub4dor in eu-central-1, nor p4ssw0rd!") == (
@@ -224,8 +224,8 @@ def test_a_word_that_is_in_every_text_is_not_hidden_everywhere() -> None:
 
 def test_a_name_stays_in_rows_and_its_credentials_do_not() -> None:
     row = {"partition": "token=5", "location": "s3a://K:hush@b/w/token=5", "files": 3, "numbers": [1.5, None, True]}
-    assert redacted(row) == {**row, "location": "s3a://K:***@b/w/token=5"}
-    assert redacted({"secrets": ["a", {"b": "c"}], "token": 7}) == {"secrets": ["***", {"b": "c"}], "token": 7}
+    assert redact_plain(row) == {**row, "location": "s3a://K:***@b/w/token=5"}
+    assert redact_plain({"secrets": ["a", {"b": "c"}], "token": 7}) == {"secrets": ["***", {"b": "c"}], "token": 7}
 
 
 def test_a_log_has_no_secret_in_its_message_nor_in_a_trace() -> None:
@@ -253,9 +253,9 @@ JSON_VALUES = st.recursive(
 @example({"key": None, "value": "a"})
 @example({"key": ["a"], "value": "a"})
 def test_any_json_stays_json(value: Any) -> None:
-    shown = redacted(value)
+    shown = redact_plain(value)
     assert json.loads(json.dumps(shown)) == shown
-    assert redacted(shown) == shown
+    assert redact_plain(shown) == shown
 
 
 @given(st.text(max_size=60), st.text(alphabet="abcXYZ019", min_size=6, max_size=12), st.text(max_size=60))

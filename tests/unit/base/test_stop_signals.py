@@ -6,14 +6,14 @@ import threading
 
 import pytest
 
-from compactor.base.stop_signals import stopping
+from compactor.base.stop_signals import catch_stop_signals
 from tests.support.patience import PATIENCE
 
 
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_asks_once_and_then_has_its_usual_effect(kind: signal.Signals) -> None:
     before = signal.getsignal(kind)
-    with stopping() as stop:
+    with catch_stop_signals() as stop:
         assert not stop.asked
         os.kill(os.getpid(), kind)
         assert stop.wait(PATIENCE)
@@ -26,7 +26,7 @@ def test_outside_the_main_thread_no_signal_is_handled() -> None:
     seen: list[object] = []
 
     def inside() -> None:
-        with stopping() as stop:
+        with catch_stop_signals() as stop:
             seen.extend((stop.asked, signal.getsignal(signal.SIGTERM)))
 
     thread = threading.Thread(target=inside)

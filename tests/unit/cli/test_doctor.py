@@ -24,7 +24,7 @@ def test_a_deployment_that_cannot_be_opened_is_a_finding(compactor: Compactor, m
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
     assert lines[0].startswith("FAIL  deployment: database sqlite:////nowhere/at/all.db")
-    assert lines[1] == "      wanted: a check that can be made"
+    assert lines[1] == "      wanted: a check that can run"
     assert [line[:12] for line in lines if not line.startswith(" ")][-1] == "warn  java: "
 
 

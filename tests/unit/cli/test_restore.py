@@ -77,7 +77,7 @@ def test_as_people_read_it(compactor: Compactor, table: Table) -> None:
 def test_a_later_write_is_named(compactor: Compactor, deployment: Site, table: Table) -> None:
     insert(deployment, table, [100])
     refused = compactor("restore", "default.t", "--before", "1")
-    assert (refused.exit_code, "delta_0000003_0000003_0000 holds later writes" in refused.stderr) == (3, True)
+    assert (refused.exit_code, "delta_0000003_0000003_0000 has later writes" in refused.stderr) == (3, True)
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(("default.nope",), 2), (("default.t", "--partition", "p=1"), 3)])

@@ -7,7 +7,7 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.compaction.batching import Item, batches
+from compactor.compaction.batching import Item, group_batches
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.routing import Route
 from compactor.compaction.states import CompactionType, State
@@ -20,7 +20,7 @@ def _item(id: int, bytes_: int, queue: str | None = None) -> Item:
 
 
 def _ids(items: list[Item], max_bytes: int) -> list[list[int]]:
-    return [[item.entry.id for item in batch.items] for batch in batches(items, max_bytes)]
+    return [[item.entry.id for item in batch.items] for batch in group_batches(items, max_bytes)]
 
 
 def test_batches_are_filled_in_order_of_id() -> None:
@@ -38,7 +38,7 @@ def test_an_item_too_large_for_any_batch_goes_alone() -> None:
 
 
 def test_nothing() -> None:
-    assert batches([], 100) == ()
+    assert group_batches([], 100) == ()
 
 
 items_of_any_kind = st.lists(
@@ -50,7 +50,7 @@ items_of_any_kind = st.lists(
 @given(items_of_any_kind)
 def test_every_entry_is_batched_once_within_bounds_and_in_order(items: list[Item]) -> None:
     """DESIGN 8.8: no entry overtakes an earlier one of the same route."""
-    made = batches(items, 100)
+    made = group_batches(items, 100)
     assert sorted(i.entry.id for b in made for i in b.items) == sorted(i.entry.id for i in items)
     assert [b.items[0].entry.id for b in made] == sorted(b.items[0].entry.id for b in made)
     by_route: dict[Route, list[int]] = defaultdict(list)

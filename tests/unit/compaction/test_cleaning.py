@@ -15,9 +15,9 @@ from compactor.compaction.cleaning import (
     CleaningFacts,
     Drop,
     Wait,
-    delayed_cleanup,
+    cleanup_delay,
+    list_removable,
     may_clean,
-    removable,
     retry_retention,
 )
 from compactor.compaction.entry import Entity, Entry
@@ -139,8 +139,8 @@ def test_row_of_hive_3_without_transaction() -> None:
 def test_delayed_cleanup(after: int, clean: bool) -> None:
     assert isinstance(_may(now=COMMITTED + after, settings=DELAYED), Clean) is clean
     assert _may(now=COMMITTED) == Clean()
-    assert delayed_cleanup(DEFAULTS) == 0
-    assert delayed_cleanup(DELAYED) == 300_000
+    assert cleanup_delay(DEFAULTS) == 0
+    assert cleanup_delay(DELAYED) == 300_000
 
 
 def test_back_off_counts_from_the_last_attempt() -> None:
@@ -202,14 +202,14 @@ def test_every_outcome_is_in_the_transition_table() -> None:
 
 def test_removable() -> None:
     directory = AcidDirectory(obsolete=("delta_2", "000000_0"), aborted=("delta_1", "delta_2"))
-    assert removable(directory) == ("000000_0", "delta_1", "delta_2")
-    assert removable(AcidDirectory()) == ()
+    assert list_removable(directory) == ("000000_0", "delta_1", "delta_2")
+    assert list_removable(AcidDirectory()) == ()
 
 
 def test_nothing_is_removed_beside_an_unparsable_name() -> None:
     """DESIGN 8.7: an unparsable directory leads to an error that names it, and nothing is lost."""
     with pytest.raises(BadName, match="base_x"):
-        removable(AcidDirectory(obsolete=("delta_1_1",), unparsable=("base_x",)))
+        list_removable(AcidDirectory(obsolete=("delta_1_1",), unparsable=("base_x",)))
 
 
 def test_the_wait_doubles_up_to_a_bound() -> None:

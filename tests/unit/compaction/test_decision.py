@@ -21,8 +21,8 @@ from compactor.compaction.decision import (
     Minor,
     NothingToDo,
     NotNeeded,
+    check_enough,
     decide,
-    enough,
 )
 from compactor.compaction.states import CompactionType
 from compactor.settings.precedence import Layer, Settings, with_table
@@ -200,22 +200,22 @@ def test_facts_of_a_directory() -> None:
         "base_1", "base_3", "delta_4_4_0", "delete_delta_4_4_1", "delta_5_9", "delta_6_6_0", "delta_2_2_0",
         write_ids="db.t:9:8:8:",
     )  # fmt: skip
-    facts = Facts.of(directory, aborts=2, oldest_abort_age_ms=5)
+    facts = Facts.from_directory(directory, aborts=2, oldest_abort_age_ms=5)
     assert (facts.deltas, facts.delete_deltas, facts.delta_bytes) == (3, 1, 30)
     assert (facts.base_bytes, facts.has_base, facts.obsolete, facts.base_obsolete) == (10, True, 3, True)
     assert (facts.aborts, facts.oldest_abort_age_ms) == (2, 5)
     limited = _directory("delta_1_1_0", "delta_2_6", "delta_3_3_0", write_ids="db.t:6:4:4,5,6:")
-    assert Facts.of(limited).deltas == 2
+    assert Facts.from_directory(limited).deltas == 2
     compactor = acid_directory(
         Listing(files=tuple(FileStatus(path=f"{n}/b", length=1) for n in ("delta_1_1_0", "delta_2_6", "delta_3_3_0"))),
         ValidWriteIdList.parse("db.t:6:4:4,5,6:").for_compactor(),
         ValidTxnList.parse(""),
     )
-    assert Facts.of(compactor).deltas == 1
+    assert Facts.from_directory(compactor).deltas == 1
 
 
 def test_originals_count_as_the_base() -> None:
-    facts = Facts.of(_directory("000000_0", "000001_0", "delta_1_1_0"))
+    facts = Facts.from_directory(_directory("000000_0", "000001_0", "delta_1_1_0"))
     assert (facts.base_bytes, facts.originals, facts.has_base) == (20, 2, False)
 
 
@@ -240,7 +240,7 @@ def test_originals_count_as_the_base() -> None:
 )
 def test_enough(names: list[str], type_: CompactionType, because: str | None) -> None:
     """Hive's ``isEnoughToCompact``."""
-    verdict = enough(_directory(*names), type_)
+    verdict = check_enough(_directory(*names), type_)
     if because is None:
         assert verdict == Enough()
     else:
@@ -265,19 +265,19 @@ def test_deltas_waiting_for_an_open_transaction_are_reported(lowest: int, waitin
         (CompactionType.MAJOR, found),
         (CompactionType.MINOR, f"needs two deltas, found {3 - waiting}"),
     ):
-        verdict = enough(directory, type_)
+        verdict = check_enough(directory, type_)
         assert isinstance(verdict, NothingToDo)
         assert said in verdict.because
         assert wait in verdict.because
-    assert wait in _decide(Facts.of(directory)).because
+    assert wait in _decide(Facts.from_directory(directory)).because
 
 
 def test_only_cleaning_is_left_to_do() -> None:
-    assert enough(_directory("base_1", "base_2"), CompactionType.MAJOR) == NothingToDo(
+    assert check_enough(_directory("base_1", "base_2"), CompactionType.MAJOR) == NothingToDo(
         because="a base alone is a major compaction's result", obsolete=True
     )
     aborted = _directory("base_1", "delta_2_2_0", write_ids="db.t:2:9::2")
-    verdict = enough(aborted, CompactionType.MAJOR)
+    verdict = check_enough(aborted, CompactionType.MAJOR)
     assert isinstance(verdict, NothingToDo)
     assert verdict.obsolete
 
@@ -307,6 +307,6 @@ def test_only_delete_deltas_with_attempt_numbers_count() -> None:
     alone = FileStatus(path="delete_delta_0000005_0000005_0000/bucket_00001_0", length=10)
     for more, count in (((), 0), ((alone,), 1)):
         found = acid_directory(Listing(files=(*files, *more)), ValidWriteIdList.parse(""), ValidTxnList.parse(""))
-        assert Facts.of(found).numbered_attempts == count
+        assert Facts.from_directory(found).numbered_attempts == count
     only = acid_directory(Listing(files=(files[0], alone)), ValidWriteIdList.parse(""), ValidTxnList.parse(""))
-    assert enough(only, CompactionType.MINOR) == Enough()
+    assert check_enough(only, CompactionType.MINOR) == Enough()

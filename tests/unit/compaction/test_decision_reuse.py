@@ -10,13 +10,13 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.decision import AbortCleanup, Major, NotNeeded
 from compactor.compaction.decision_reuse import (
     Digests,
-    Moving,
+    EntityInputs,
     StoredDecision,
     TableInputs,
     Writes,
-    decision_of,
-    open_digest,
-    verdict_text,
+    describe_verdict,
+    digest_open_ids,
+    restore_decision,
 )
 from compactor.compaction.eligibility import Eligible, Skipped
 
@@ -30,7 +30,7 @@ TABLE = TableInputs(
     verdict="eligible",
     unnamed_aborts=(),
 )
-WRITES, PLACE, ENDED, MOVING = Writes(2, 30), (7, "/t/p=1"), 4, Moving("eligible", [(5, "r")], (1, 9, 100), False)
+WRITES, PLACE, ENDED, EXTRA = Writes(2, 30), (7, "/t/p=1"), 4, EntityInputs("eligible", [(5, "r")], (1, 9, 100), False)
 DECIDED = StoredDecision("digest", None, TxnId(9), "notneeded", 1000)
 
 
@@ -69,13 +69,13 @@ def test_no_input_of_a_table_is_left_out() -> None:
         {"place": (7, "/elsewhere")},
         {"place": None},
         {"ended": 5},
-        {"moving": None},
-        {"moving": MOVING._replace(verdict="skip: it failed")},
-        {"moving": MOVING._replace(queued=[(5, "w")])},
-        {"moving": MOVING._replace(queued=[(5, "r"), (6, "i")])},
-        {"moving": MOVING._replace(aborts=(2, 19, 100))},
-        {"moving": MOVING._replace(aborts=(1, 10, 100))},
-        {"moving": MOVING._replace(has_old_abort=True)},
+        {"extra": None},
+        {"extra": EXTRA._replace(verdict="skip: it failed")},
+        {"extra": EXTRA._replace(queued=[(5, "w")])},
+        {"extra": EXTRA._replace(queued=[(5, "r"), (6, "i")])},
+        {"extra": EXTRA._replace(aborts=(2, 19, 100))},
+        {"extra": EXTRA._replace(aborts=(1, 10, 100))},
+        {"extra": EXTRA._replace(has_old_abort=True)},
     ],
     ids=str,
 )
@@ -85,17 +85,17 @@ def test_whatever_of_an_entity_changes_changes_its_digest(other: dict[str, Any])
 
 
 def test_a_decision_stands_while_its_digest_is_the_same() -> None:
-    assert DECIDED.stands("digest", TxnId(9), looked_after=999)
-    assert not DECIDED.stands("other", TxnId(9), looked_after=999)
+    assert DECIDED.still_holds("digest", TxnId(9), looked_after=999)
+    assert not DECIDED.still_holds("other", TxnId(9), looked_after=999)
 
 
 def test_a_decision_that_is_too_old_does_not_stand() -> None:
-    assert not DECIDED.stands("digest", TxnId(9), looked_after=1000)
+    assert not DECIDED.still_holds("digest", TxnId(9), looked_after=1000)
 
 
 def test_a_decision_from_the_future_of_the_database_does_not_stand() -> None:
     """A backup was restored: what follows may get the numbers again that the digest is made of (PROTOCOL 11.2)."""
-    assert not DECIDED.stands("digest", TxnId(8), looked_after=999)
+    assert not DECIDED.still_holds("digest", TxnId(8), looked_after=999)
 
 
 def test_open_and_aborted_write_ids_have_a_digest_of_their_own() -> None:
@@ -105,16 +105,16 @@ def test_open_and_aborted_write_ids_have_a_digest_of_their_own() -> None:
         replace(ids, open=frozenset({WriteId(3)})),
         replace(ids, aborted=frozenset({WriteId(3)})),
     )
-    assert len({open_digest(one) for one in (ids, *others)}) == 4
+    assert len({digest_open_ids(one) for one in (ids, *others)}) == 4
 
 
 def test_a_stored_decision_is_what_it_was() -> None:
-    found = decision_of("major", "so many", ("x",))
+    found = restore_decision("major", "so many", ("x",))
     assert isinstance(found, Major)
     assert (found.because, found.flips) == ("so many", ("x",))
-    assert isinstance(decision_of("abortcleanup", "", ()), AbortCleanup)
-    assert isinstance(decision_of("notneeded", "", ()), NotNeeded)
-    assert decision_of("skipped", "", ()) is None
+    assert isinstance(restore_decision("abortcleanup", "", ()), AbortCleanup)
+    assert isinstance(restore_decision("notneeded", "", ()), NotNeeded)
+    assert restore_decision("skipped", "", ()) is None
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_what_asks_for_something_is_due(outcome: str, is_due: bool) -> None:
 
 def test_a_verdict_is_a_text_of_all_that_it_says() -> None:
     texts = {
-        verdict_text(Eligible(observing=False)),
-        verdict_text(Skipped(because="x")),
-        verdict_text(Skipped(because="y")),
-        verdict_text(Skipped(because="x", record=True)),
+        describe_verdict(Eligible(observing=False)),
+        describe_verdict(Skipped(because="x")),
+        describe_verdict(Skipped(because="y")),
+        describe_verdict(Skipped(because="x", record=True)),
     }
     assert len(texts) == 4
 
@@ -144,6 +144,6 @@ def _digest(
     writes: Writes = WRITES,
     place: tuple[int, str] | None = PLACE,
     ended: int = ENDED,
-    moving: Moving | None = MOVING,
+    extra: EntityInputs | None = EXTRA,
 ) -> str:
-    return Digests(table).of(writes, place, ended, moving)
+    return Digests(table).for_entity(writes, place, ended, extra)

@@ -44,7 +44,7 @@ def test_on_hive_3_a_number_in_a_name_is_not_this_metastores() -> None:
         ("delete_delta_0000002_0000006", "write ID 6 was never allocated"),
         ("base_0000012", "write ID 12 was never allocated"),
         ("base_0000004_v0000010", r"transaction 10 was never opened \(the newest is 9\)"),
-        ("base_0000004_v0000009", "transaction 9 was opened just now, by whoever has found this name"),
+        ("base_0000004_v0000009", "transaction 9 was opened just now, by the process that found this name"),
         ("delta_0000001_0000004_v0000007", "transaction 7 is not a compaction"),
     ],
 )

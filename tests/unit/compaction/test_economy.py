@@ -61,10 +61,10 @@ def test_a_major_saves_more_and_readers_multiply_it() -> None:
 
 
 def test_the_policy_is_a_setting() -> None:
-    assert Policy.of(settings()) == Policy()
+    assert Policy.from_settings(settings()) == Policy()
     assert not Policy().chooses
-    found = Policy.of(settings(order="benefit", budget="3600"))
+    found = Policy.from_settings(settings(order="benefit", budget="3600"))
     assert (found, found.chooses) == (Policy(order=Order.BENEFIT, budget=3600), True)
     assert Policy(budget=1).chooses
     with pytest.raises(BadSetting, match="thresholds, benefit"):
-        Policy.of(settings(order="chance"))
+        Policy.from_settings(settings(order="chance"))

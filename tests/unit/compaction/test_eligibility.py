@@ -12,12 +12,12 @@ from compactor.compaction.eligibility import (
     Candidate,
     Eligible,
     Skipped,
-    eligible,
-    failures_in_a_row,
+    check_eligibility,
+    consecutive_failures,
     no_auto_compaction,
     no_cleanup,
-    order,
-    position,
+    order_entities,
+    sort_key,
 )
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
@@ -39,20 +39,22 @@ def _entry(id: int, state: State, enqueued: int = NOW - DAY) -> Entry:
 
 
 def _skipped(candidate: Candidate, settings: Settings | None = None) -> Skipped:
-    verdict = eligible(candidate, settings or _settings(), NOW)
+    verdict = check_eligibility(candidate, settings or _settings(), NOW)
     assert isinstance(verdict, Skipped)
     return verdict
 
 
 @pytest.mark.parametrize("mode", ["request", "compact", "clean"])
 def test_eligible(mode: str) -> None:
-    assert eligible(Candidate(entity=TABLE), _settings(mode), NOW) == Eligible(observing=False)
-    assert eligible(Candidate(entity=PART, is_partitioned=True), _settings(mode), NOW) == Eligible(observing=False)
+    assert check_eligibility(Candidate(entity=TABLE), _settings(mode), NOW) == Eligible(observing=False)
+    assert check_eligibility(Candidate(entity=PART, is_partitioned=True), _settings(mode), NOW) == Eligible(
+        observing=False
+    )
 
 
 def test_mode_observe_still_decides() -> None:
     """DESIGN 2: in mode observe decisions are made and recorded, nothing is requested."""
-    assert eligible(Candidate(entity=TABLE), _settings("observe"), NOW) == Eligible(observing=True)
+    assert check_eligibility(Candidate(entity=TABLE), _settings("observe"), NOW) == Eligible(observing=True)
 
 
 @pytest.mark.parametrize("state", [State.INITIATED, State.WORKING])
@@ -64,7 +66,8 @@ def test_already_queued(state: State) -> None:
 
 def test_ready_for_cleaning_does_not_block_a_new_request() -> None:
     assert isinstance(
-        eligible(Candidate(entity=TABLE, queued=[_entry(7, State.READY_FOR_CLEANING)]), _settings(), NOW), Eligible
+        check_eligibility(Candidate(entity=TABLE, queued=[_entry(7, State.READY_FOR_CLEANING)]), _settings(), NOW),
+        Eligible,
     )
 
 
@@ -93,7 +96,7 @@ def _history(*states: State) -> list[Entry]:
 )
 def test_failed_threshold(states: list[State], stopped: bool) -> None:
     """The newest two of succeeded and failed are both failed; other states don't count."""
-    verdict = eligible(Candidate(entity=TABLE, history=_history(*states)), _settings(), NOW)
+    verdict = check_eligibility(Candidate(entity=TABLE, history=_history(*states)), _settings(), NOW)
     assert isinstance(verdict, Skipped) is stopped
 
 
@@ -118,18 +121,20 @@ def test_did_not_initiate_is_recorded_once_for_each_run_of_failures() -> None:
 def test_a_failed_table_is_tried_again_after_the_retry_time(retry: str, age: int, stopped: bool) -> None:
     settings = _settings(hive_compactor_initiator_failed_retry_time=retry)
     history = [_entry(1, FAILED, NOW - 99 * DAY), _entry(2, FAILED, NOW - age)]
-    verdict = eligible(Candidate(entity=TABLE, history=history), settings, NOW)
+    verdict = check_eligibility(Candidate(entity=TABLE, history=history), settings, NOW)
     assert isinstance(verdict, Skipped) is stopped
 
 
 def test_failed_threshold_of_zero_is_off() -> None:
     settings = _settings(hive_compactor_initiator_failed_compacts_threshold="0")
-    assert isinstance(eligible(Candidate(entity=TABLE, history=_history(FAILED, FAILED)), settings, NOW), Eligible)
+    assert isinstance(
+        check_eligibility(Candidate(entity=TABLE, history=_history(FAILED, FAILED)), settings, NOW), Eligible
+    )
 
 
 def test_failures_in_a_row_are_the_newest() -> None:
-    assert [e.id for e in failures_in_a_row(_history(FAILED, GOOD, FAILED, FAILED), 2)] == [4, 3]
-    assert failures_in_a_row(_history(FAILED, GOOD, FAILED, FAILED), 3) == ()
+    assert [e.id for e in consecutive_failures(_history(FAILED, GOOD, FAILED, FAILED), 2)] == [4, 3]
+    assert consecutive_failures(_history(FAILED, GOOD, FAILED, FAILED), 3) == ()
 
 
 def test_dropped_and_non_transactional_tables_are_skipped() -> None:
@@ -154,7 +159,9 @@ def test_dropped_and_non_transactional_tables_are_skipped() -> None:
 def test_no_auto_compaction(table: dict[str, str], database: dict[str, str], where: str | None) -> None:
     """The database's key, if it is there at all, decides whatever the table says."""
     assert no_auto_compaction(table, database) == where
-    verdict = eligible(Candidate(entity=TABLE, table_parameters=table, database_parameters=database), _settings(), NOW)
+    verdict = check_eligibility(
+        Candidate(entity=TABLE, table_parameters=table, database_parameters=database), _settings(), NOW
+    )
     if where is None:
         assert isinstance(verdict, Eligible)
     else:
@@ -176,14 +183,14 @@ def test_tables_waiting_for_replication_are_skipped() -> None:
 def test_insert_only_tables_can_be_switched_off() -> None:
     settings = _settings(hive_compactor_compact_insert_only="false")
     assert "insert-only" in _skipped(Candidate(entity=TABLE, is_insert_only=True), settings).because
-    assert isinstance(eligible(Candidate(entity=TABLE, is_insert_only=True), _settings(), NOW), Eligible)
+    assert isinstance(check_eligibility(Candidate(entity=TABLE, is_insert_only=True), _settings(), NOW), Eligible)
 
 
 def test_a_dynamic_partition_write_is_left_to_its_partitions() -> None:
     candidate = Candidate(entity=TABLE, is_partitioned=True)
     assert "dynamic-partition" in _skipped(candidate).because
     old_abort = Candidate(entity=TABLE, is_partitioned=True, has_old_abort=True)
-    assert isinstance(eligible(old_abort, _settings(), NOW), Eligible)
+    assert isinstance(check_eligibility(old_abort, _settings(), NOW), Eligible)
 
 
 def test_the_first_reason_in_hives_order_wins() -> None:
@@ -210,11 +217,11 @@ entities = st.builds(
 @given(st.lists(entities), st.none() | entities)
 def test_the_order_is_total_and_wraps_round(given_: list[Entity], after: Entity | None) -> None:
     """PROTOCOL 10: no candidate gets a second turn before all others had theirs."""
-    ordered = order(given_, after)
-    assert sorted(ordered, key=position) == sorted(set(given_), key=position)
-    assert order(reversed(given_), after) == ordered
+    ordered = order_entities(given_, after)
+    assert sorted(ordered, key=sort_key) == sorted(set(given_), key=sort_key)
+    assert order_entities(reversed(given_), after) == ordered
     if after is not None:
-        behind = [position(entity) > position(after) for entity in ordered]
+        behind = [sort_key(entity) > sort_key(after) for entity in ordered]
         assert behind == sorted(behind, reverse=True)
 
 
@@ -224,7 +231,7 @@ def test_the_cursor_reaches_every_entity() -> None:
     seen: list[Entity] = []
     cursor = None
     for _ in range(3):
-        taken = order(everybody, cursor)[:2]
+        taken = order_entities(everybody, cursor)[:2]
         cursor = taken[-1]
         seen += taken
     assert set(seen) == set(everybody)

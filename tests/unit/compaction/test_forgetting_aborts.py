@@ -4,7 +4,12 @@ import pytest
 
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.forgetting_aborts import holding, past_grace, reaching, write_ids_below
+from compactor.compaction.forgetting_aborts import (
+    filter_holding,
+    filter_past_grace,
+    find_reaching_directory,
+    write_ids_below,
+)
 from compactor.settings.precedence import Layer, Settings
 
 ANCHOR = Anchor(volume="file:1")
@@ -63,8 +68,8 @@ def test_the_grace_time_counts_from_the_first_sight() -> None:
     """PROTOCOL 8, 11.7: TXNS has no time of abort."""
     seen = {TxnId(1): 940_000, TxnId(2): 940_001, TxnId(3): 1_000_000}
     given = {"compactor.forget.grace": "60s"}
-    assert past_grace(seen, 1_000_000, Settings.of([Layer(name="flag", values=given)])) == {1}
-    assert past_grace(seen, 1_000_000, Settings.of()) == frozenset()
+    assert filter_past_grace(seen, 1_000_000, Settings.of([Layer(name="flag", values=given)])) == {1}
+    assert filter_past_grace(seen, 1_000_000, Settings.of()) == frozenset()
 
 
 def test_a_directory_that_may_hold_a_write_id_is_found_by_its_range() -> None:
@@ -76,8 +81,8 @@ def test_a_directory_that_may_hold_a_write_id_is_found_by_its_range() -> None:
         "000000_0",
         "delta_x",
     )
-    assert holding(names, [WriteId(3)]) == {"delta_0000001_0000003", "base_0000003"}
-    assert holding(names, []) == frozenset()
+    assert filter_holding(names, [WriteId(3)]) == {"delta_0000001_0000003", "base_0000003"}
+    assert filter_holding(names, []) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -97,4 +102,4 @@ def test_a_directory_that_may_hold_a_write_id_is_found_by_its_range() -> None:
 )
 def test_a_write_id_of_just_now_is_in_no_directory_yet(directory: str, reaches: bool) -> None:
     """PROTOCOL 11.12: nor below a compaction, which reaches no open write ID."""
-    assert reaching([directory], WriteId(5)) == (directory if reaches else None)
+    assert find_reaching_directory([directory], WriteId(5)) == (directory if reaches else None)

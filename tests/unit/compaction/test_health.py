@@ -18,14 +18,14 @@ LIMITS = {
 
 
 def health(**numbers: int) -> int:
-    found = Condition.of({"files": 1, "base_bytes": 1000 * MB, **LIMITS, **numbers})
+    found = Condition.from_numbers({"files": 1, "base_bytes": 1000 * MB, **LIMITS, **numbers})
     assert found is not None
     return found.health
 
 
 def test_no_condition_without_a_listing() -> None:
-    assert Condition.of({}) is None
-    assert Condition.of({"aborts": 3}) is None
+    assert Condition.from_numbers({}) is None
+    assert Condition.from_numbers({"aborts": 3}) is None
 
 
 def test_a_base_alone_is_in_full_health() -> None:
@@ -55,7 +55,7 @@ def test_only_files_that_could_be_joined_count_as_small() -> None:
     def small(*files: tuple[str, int]) -> int:
         listed = Listing(files=tuple(FileStatus(path=path, length=length) for path, length in files))
         found = acid_directory(listed, ValidWriteIdList.parse(""), ValidTxnList.parse(""))
-        return Facts.of(found).small_files
+        return Facts.from_directory(found).small_files
 
     base, delta = "base_0000001/bucket_0000", "delta_0000002_0000002_0000/bucket_0000"
     assert small((f"{base}0", 9), (f"{base}1", 9)) == 0
@@ -65,7 +65,7 @@ def test_only_files_that_could_be_joined_count_as_small() -> None:
 
 
 def test_deletes_cost_by_their_share_of_the_bytes() -> None:
-    found = Condition.of({"files": 2, "base_bytes": 900, "delta_bytes": 100, "delete_bytes": 100} | LIMITS)
+    found = Condition.from_numbers({"files": 2, "base_bytes": 900, "delta_bytes": 100, "delete_bytes": 100} | LIMITS)
     assert found is not None
     assert (found.bytes, found.delete_ratio, found.health) == (1000, 0.1, 30)
     assert Condition(files=0).delete_ratio == 0
@@ -77,13 +77,13 @@ def test_the_worst_health_is_zero() -> None:
 
 def test_a_threshold_of_zero_is_reached_by_anything() -> None:
     numbers = {"files": 1, "hive.compactor.delta.num.threshold": 0}
-    assert (Condition.of(numbers | {"deltas": 1}) or Condition()).health == 50
-    assert (Condition.of(numbers) or Condition(health=0)).health == 100
+    assert (Condition.from_numbers(numbers | {"deltas": 1}) or Condition()).health == 50
+    assert (Condition.from_numbers(numbers) or Condition(health=0)).health == 100
 
 
 def test_the_condition_comes_from_a_decisions_numbers() -> None:
     facts = Facts(base_bytes=100, delta_bytes=4, deltas=2, files=3, small_files=3, delete_bytes=2, has_base=True)
-    found = Condition.of(decide(facts, Settings.of()).numbers)
+    found = Condition.from_numbers(decide(facts, Settings.of()).numbers)
     assert found is not None
     assert (found.deltas, found.files, found.small_files, found.delete_bytes) == (2, 3, 3, 2)
     assert SMALL_FILE == 16 * MB

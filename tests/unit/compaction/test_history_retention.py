@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.history_retention import Policy, to_purge
+from compactor.compaction.history_retention import RetentionPolicy, choose_purged
 from compactor.compaction.states import CompactionType, State
 from compactor.settings.precedence import Layer, Settings
 
 DAY = 86_400_000
 NOW = 100 * DAY
 MAJOR, MINOR, REBALANCE = CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE
-POLICY = Policy.of(Settings.of())
+POLICY = RetentionPolicy.from_settings(Settings.of())
 
 
 def _row(id: int, state: State, type_: CompactionType = MAJOR, age_days: float = 0) -> Entry:
@@ -36,7 +36,7 @@ def test_policy() -> None:
 
 def test_enough_failed_rows_stay_for_the_failed_threshold() -> None:
     settings = Settings.of([Layer(name="flag", values={"hive.compactor.initiator.failed.compacts.threshold": "5"})])
-    assert Policy.of(settings).keep[State.FAILED] == 5
+    assert RetentionPolicy.from_settings(settings).keep[State.FAILED] == 5
 
 
 def test_the_newest_of_each_state_stay() -> None:
@@ -44,7 +44,7 @@ def test_the_newest_of_each_state_stay() -> None:
     states = (State.SUCCEEDED, State.FAILED, State.DID_NOT_INITIATE, State.REFUSED, State.ABORTED)
     rows = [_row(1 + 10 * s + number, state) for s, state in enumerate(states) for number in range(5)]
     random.Random(1).shuffle(rows)
-    assert to_purge(rows, POLICY, NOW) == (1, 2, 11, 12, 21, 22, 23, 31, 32, 41, 42)
+    assert choose_purged(rows, POLICY, NOW) == (1, 2, 11, 12, 21, 22, 23, 31, 32, 41, 42)
 
 
 def test_old_failures_are_purged_once_a_major_succeeded() -> None:
@@ -57,7 +57,7 @@ def test_old_failures_are_purged_once_a_major_succeeded() -> None:
         _row(6, State.SUCCEEDED, MAJOR, 5),
         _row(7, State.FAILED, MAJOR, 8),
     ]
-    assert to_purge(rows, POLICY, NOW) == (1, 2, 3)
+    assert choose_purged(rows, POLICY, NOW) == (1, 2, 3)
 
 
 def test_a_minor_success_clears_minor_rows_only() -> None:
@@ -66,16 +66,16 @@ def test_a_minor_success_clears_minor_rows_only() -> None:
         _row(2, State.FAILED, MINOR, 8),
         _row(3, State.SUCCEEDED, MINOR, 1),
     ]
-    assert to_purge(rows, POLICY, NOW) == (2,)
+    assert choose_purged(rows, POLICY, NOW) == (2,)
 
 
 def test_a_rebalance_success_clears_all() -> None:
     rows = [_row(1, State.FAILED, MAJOR, 8), _row(2, State.FAILED, MINOR, 8), _row(3, State.SUCCEEDED, REBALANCE, 1)]
-    assert to_purge(rows, POLICY, NOW) == (1, 2)
+    assert choose_purged(rows, POLICY, NOW) == (1, 2)
 
 
 def test_without_a_success_old_failures_stay() -> None:
-    assert to_purge([_row(1, State.FAILED, MAJOR, 99)], POLICY, NOW) == ()
+    assert choose_purged([_row(1, State.FAILED, MAJOR, 99)], POLICY, NOW) == ()
 
 
 def test_timed_out_rows_do_not_use_up_places() -> None:
@@ -84,7 +84,7 @@ def test_timed_out_rows_do_not_use_up_places() -> None:
         *(_row(n, State.FAILED, MAJOR, 9) for n in (2, 3, 4)),
         _row(5, State.SUCCEEDED),
     ]
-    assert to_purge(rows, POLICY, NOW) == (2, 3, 4)
+    assert choose_purged(rows, POLICY, NOW) == (2, 3, 4)
 
 
 rows_of_any_state = st.lists(
@@ -102,9 +102,9 @@ rows_of_any_state = st.lists(
 @given(rows_of_any_state)
 def test_purging_twice_equals_purging_once(rows: list[Entry]) -> None:
     """DESIGN 8.6; and rows that haven't ended are never touched."""
-    gone = to_purge(rows, POLICY, NOW)
+    gone = choose_purged(rows, POLICY, NOW)
     left = [row for row in rows if row.id not in gone]
-    assert to_purge(left, POLICY, NOW) == ()
+    assert choose_purged(left, POLICY, NOW) == ()
     assert all(row.state in POLICY.keep for row in rows if row.id in gone)
     for state, number in POLICY.keep.items():
         assert sum(row.state is state for row in left) <= number

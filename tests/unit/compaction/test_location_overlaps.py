@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.compaction.location_overlaps import Overlaps, Place, overlaps, pairs
+from compactor.compaction.location_overlaps import Overlaps, Place, find_overlaps, overlapping_pairs
 
 
 def place(name: str, location: str, partition: str | None = None, *, acid: bool = True) -> Place:
@@ -12,12 +12,12 @@ def place(name: str, location: str, partition: str | None = None, *, acid: bool 
 
 
 def refused(*places: Place) -> set[str]:
-    found = overlaps(places)
+    found = find_overlaps(places)
     return {str(one) for one in places if one.key in found.refused}
 
 
 def warned(*places: Place) -> set[str]:
-    found = overlaps(places)
+    found = find_overlaps(places)
     return {str(one) for one in places if one.key in found.warned}
 
 
@@ -99,7 +99,7 @@ def test_names_that_only_begin_alike_do_not_overlap() -> None:
 
 
 def test_the_reason_names_both_and_what_to_do() -> None:
-    found = overlaps([place("a", "/w/a"), *(place(name, f"/w/a/{name}") for name in "bcde")])
+    found = find_overlaps([place("a", "/w/a"), *(place(name, f"/w/a/{name}") for name in "bcde")])
     why = found.refusal(ord("a"), None)
     assert why == (
         "a: does not have its directory /w/a to itself: b lies inside it (/w/a/b); c lies inside it (/w/a/c); d lies inside "
@@ -107,12 +107,12 @@ def test_the_reason_names_both_and_what_to_do() -> None:
         "move one of them, or drop what is not needed"
     )
     assert "a lies around it (/w/a)" in (found.refusal(ord("b"), "p=1") or "")
-    assert "lies there too" in (overlaps([place("a", "/w"), place("b", "/w")]).refusal(ord("a"), "p=1") or "")
+    assert "lies there too" in (find_overlaps([place("a", "/w"), place("b", "/w")]).refusal(ord("a"), "p=1") or "")
     assert Overlaps().refusal(1, None) is None
 
 
 def test_a_table_is_clear_if_none_of_its_places_overlaps() -> None:
-    found = overlaps([place("a", "/w/a"), place("b", "/w/b"), place("c", "/w/b/x", "p=1"), place("c", "/w/c")])
+    found = find_overlaps([place("a", "/w/a"), place("b", "/w/b"), place("c", "/w/b/x", "p=1"), place("c", "/w/c")])
     assert [found.is_clear(ord(name)) for name in "abc"] == [True, False, False]
 
 
@@ -126,7 +126,7 @@ def test_every_pair_is_found(drawn: list[tuple[int, str | None, str]]) -> None:
         Place(table=table, name=str(table), partition=partition, location=location)
         for (table, partition), location in unique.items()
     ]
-    found = {frozenset((outer.key, inner.key)) for outer, inner in pairs(places)}
+    found = {frozenset((outer.key, inner.key)) for outer, inner in overlapping_pairs(places)}
     wanted = {
         frozenset((one.key, other.key))
         for one in places

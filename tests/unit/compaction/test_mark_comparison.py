@@ -26,13 +26,13 @@ from compactor.compaction.mark_comparison import (
     Present,
     Remembered,
     TableMark,
-    doubt,
+    build_remembered,
+    find_doubt,
     has_changed,
+    keep_most_written,
     lacks_files,
-    most_written,
     remembered_claims,
-    spread,
-    to_remember,
+    thin_out,
 )
 
 TABLES = {7: TableMark(name="db.t", next_write_id=WriteId(5), created=1_700_000_000)}
@@ -47,7 +47,7 @@ def with_marks(**changed: Any) -> Present:
 
 
 def found(now: Present, *files: Remembered) -> tuple[Contradiction, ...]:
-    answer = doubt(files or (FILE,), now, files or (FILE,))
+    answer = find_doubt(files or (FILE,), now, files or (FILE,))
     return () if answer is None else answer.contradictions
 
 
@@ -68,7 +68,7 @@ def found(now: Present, *files: Remembered) -> tuple[Contradiction, ...]:
 )
 def test_a_database_that_goes_on_agrees(now: Present) -> None:
     """PROTOCOL 11.2: rows of TXNS are purged, tables dropped, renamed and created again."""
-    assert doubt([FILE], now, [FILE]) is None
+    assert find_doubt([FILE], now, [FILE]) is None
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_database_that_says_less_or_something_else_contradicts(now: Present, s
 def test_files_that_the_database_knows_and_that_are_gone_contradict_once_every_client_lists_them() -> None:
     """PROTOCOL 11.2: a mount that is away, or a folder that was put back with the tables."""
     later = replace(NOW, now_ms=TOKEN.at + SETTLED_MS + 1)
-    assert doubt((), replace(NOW, now_ms=TOKEN.at + SETTLED_MS), ()) is None
-    gone = doubt((), later, ())
+    assert find_doubt((), replace(NOW, now_ms=TOKEN.at + SETTLED_MS), ()) is None
+    gone = find_doubt((), later, ())
     assert gone is not None
     assert [str(one) for one in gone.contradictions] == [
         "newest file of marks: number 11 in the database, none remembered"
@@ -112,7 +112,7 @@ def test_files_that_the_database_knows_and_that_are_gone_contradict_once_every_c
     assert [str(one) for one in found(later, older)] == [
         "newest file of marks: number 11 in the database, number 3 remembered"
     ]
-    assert doubt((), replace(later, tokens=(replace(TOKEN, seen=0),)), ()) is None  # nobody has ever seen a file
+    assert find_doubt((), replace(later, tokens=(replace(TOKEN, seen=0),)), ()) is None  # nobody has ever seen a file
 
 
 def test_a_listing_from_before_a_long_pause_lacks_nothing_that_is_listed_now() -> None:
@@ -121,7 +121,7 @@ def test_a_listing_from_before_a_long_pause_lacks_nothing_that_is_listed_now() -
     older = Remembered(token=replace(TOKEN, number=3, text="old"), marks=Marks())
     assert lacks_files([older], later)
     assert not lacks_files([FILE], later)
-    assert doubt([older], later, [FILE]) is None
+    assert find_doubt([older], later, [FILE]) is None
 
 
 def test_a_doubt_counts_by_how_much_the_database_is_behind() -> None:
@@ -131,7 +131,7 @@ def test_a_doubt_counts_by_how_much_the_database_is_behind() -> None:
         marks=replace(MARKS, tables={7: TableMark(name="db.t", next_write_id=WriteId(2))}),
         tokens=(replace(TOKEN, number=5, at=7),),
     )
-    answer = doubt([FILE], behind, [FILE])
+    answer = find_doubt([FILE], behind, [FILE])
     assert answer is not None
     assert (answer.transactions, answer.write_ids) == (10, {"db.t": 3})
     assert (answer.remembered_at, answer.database_at) == (50_000, 7)
@@ -169,7 +169,7 @@ def test_what_matters_has_changed(now: Present, changed: bool) -> None:
 
 
 def test_what_is_written_is_read_again() -> None:
-    assert Remembered.of_json(json.loads(json.dumps(FILE.to_json()))) == replace(FILE, token=replace(TOKEN, seen=0))
+    assert Remembered.from_json(json.loads(json.dumps(FILE.to_json()))) == replace(FILE, token=replace(TOKEN, seen=0))
 
 
 @pytest.mark.parametrize(
@@ -184,20 +184,20 @@ def test_what_is_written_is_read_again() -> None:
 )
 def test_what_is_no_file_of_marks_is_named(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Remembered.of_json({**FILE.to_json(), **change})
+        Remembered.from_json({**FILE.to_json(), **change})
     with pytest.raises(ValueError, match="not the marks of a metastore"):
-        Remembered.of_json({})
+        Remembered.from_json({})
 
 
 def test_start_times_are_kept_in_small_number_and_reach_far_back() -> None:
     """PROTOCOL 11.2: a restore that is noticed late still meets a number that was given again."""
     kept: dict[TxnId, int] = {}
     for number in range(1, 1001):
-        kept = spread({**kept, TxnId(number): number})
+        kept = thin_out({**kept, TxnId(number): number})
         assert len(kept) <= MAX_STARTS
     assert set(range(993, 1001)) <= set(kept)
     assert min(kept) == 1
-    remembered = to_remember(
+    remembered = build_remembered(
         FILE, replace(TOKEN, number=13), replace(MARKS, newest=TxnId(40), starts={TxnId(40): 5}), "c1"
     )
     assert remembered.marks.starts == {TxnId(30): 1_000, TxnId(40): 5}
@@ -230,10 +230,12 @@ def test_of_very_many_tables_those_written_most_are_kept() -> None:
     many = {
         number: TableMark(name=f"db.t{number}", next_write_id=WriteId(number % 7)) for number in range(MAX_TABLES + 9)
     }
-    kept = most_written(many)
+    kept = keep_most_written(many)
     assert len(kept) == MAX_TABLES
     assert {mark.next_write_id for number, mark in many.items() if number not in kept} == {0}
-    assert has_changed(to_remember(None, TOKEN, replace(MARKS, tables=many), "c1"), with_marks(tables=many)) is False
+    assert (
+        has_changed(build_remembered(None, TOKEN, replace(MARKS, tables=many), "c1"), with_marks(tables=many)) is False
+    )
 
 
 @dataclass
@@ -359,12 +361,12 @@ class Process:
         if self.at == 0:
             self.files = newest_of(files)
         elif self.at == 1:
-            assert doubt(self.files, database.present(self.files), newest_of(files)) is None
+            assert find_doubt(self.files, database.present(self.files), newest_of(files)) is None
         elif self.at == 2:
             last = self.files[0] if self.files else None
             marks = database.marks([] if last is None else list(last.marks.starts))
             token = database.mark(f"{self.name}-{database.clock}", 0 if last is None else last.token.number)
-            self.written = to_remember(last, token, marks, "c1")
+            self.written = build_remembered(last, token, marks, "c1")
         elif self.written is not None:
             files.append(self.written)
         self.at = (self.at + 1) % 4
@@ -408,4 +410,4 @@ def test_every_restore_to_before_the_newest_file_contradicts(
     backup.clock = database.clock
     for _ in range(after):
         backup.happen(chance.randrange(10), chance.randrange(10))
-    assert doubt(newest, backup.present(newest), newest) is not None
+    assert find_doubt(newest, backup.present(newest), newest) is not None

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import Refused
-from compactor.compaction.order_by import OrderBy, check_columns, parse_order_by, stored
+from compactor.compaction.order_by import OrderBy, check_columns, format_order_by, parse_order_by
 
 A = OrderBy(column="a")
 
@@ -26,7 +26,7 @@ A = OrderBy(column="a")
 def test_the_forms_that_hive_and_people_write(text: str, wanted: tuple[OrderBy, ...]) -> None:
     found = parse_order_by(text)
     assert found == wanted
-    assert parse_order_by(stored(found) or "") == wanted
+    assert parse_order_by(format_order_by(found) or "") == wanted
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_a_column_twice_is_refused() -> None:
 
 
 def test_stored_as_hive_stores_it() -> None:
-    assert stored(parse_order_by("a desc")) == "order by a desc"
-    assert stored(parse_order_by("a desc nulls last, `1b` nulls first")) == (
+    assert format_order_by(parse_order_by("a desc")) == "order by a desc"
+    assert format_order_by(parse_order_by("a desc nulls last, `1b` nulls first")) == (
         "order by a desc nulls last, `1b` nulls first"
     )
-    assert stored(()) is None
+    assert format_order_by(()) is None
 
 
 def test_order_by_columns_must_be_in_the_rows() -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from compactor.base.errors import BadSetting
-from compactor.compaction.pool_policy import PoolPolicy, allowance, parse_policy, settings_at
+from compactor.compaction.pool_policy import PoolPolicy, compute_allowance, parse_policy, settings_at
 from compactor.compaction.time_windows import parse_window
 
 NUM = "hive.compactor.delta.num.threshold"
@@ -45,16 +45,16 @@ def test_a_policy_is_parsed_from_the_file() -> None:
     ("table", "message"),
     [
         ({"window": []}, "did you mean windows"),
-        ({"windows": "20:00-06:00"}, "wanted a list"),
+        ({"windows": "20:00-06:00"}, "expected a list"),
         ({"windows": ["nightly"]}, "wanted DAYS"),
         ({"time_zone": "Mars/Olympus"}, "not known here"),
-        ({"applications": -1}, "wanted a number from 0"),
-        ({"applications": True}, "wanted a number from 0"),
-        ({"queue": 7}, "wanted a text"),
+        ({"applications": -1}, "expected a number from 0"),
+        ({"applications": True}, "expected a number from 0"),
+        ({"queue": 7}, "expected a text"),
         ({"max_run": "soon"}, "max_run"),
-        ({"off_peak": ["22:00-06:00"]}, "without each other"),
-        ({"off_peak_settings": {NUM: 3}}, "without each other"),
-        ({"off_peak": ["22:00-06:00"], "off_peak_settings": 3}, "wanted a table"),
+        ({"off_peak": ["22:00-06:00"]}, "need each other"),
+        ({"off_peak_settings": {NUM: 3}}, "need each other"),
+        ({"off_peak": ["22:00-06:00"], "off_peak_settings": 3}, "expected a table"),
         ({"off_peak": ["22:00-06:00"], "off_peak_settings": {NUM: "few"}}, "few"),
         ({"off_peak": ["22:00-06:00"], "off_peak_settings": {"hive.compactor.delta.nun.threshold": 3}}, NUM),
         ({"off_peak": ["22:00-06:00"], "off_peak_settings": {"compactor.mode": "clean"}}, "the same at every hour"),
@@ -73,33 +73,33 @@ def night(**more: object) -> PoolPolicy:
 
 
 def test_within_its_hours_a_pool_runs_up_to_its_bound_until_they_end() -> None:
-    found = allowance(night(), at(0, "23:00"), running=1)
+    found = compute_allowance(night(), at(0, "23:00"), running=1)
     assert (found.applications, found.run_seconds) == (2, 7 * 3600)
     assert found.because == "pool night is within its hours: 3 at a time, 1 under way"
-    assert allowance(night(), at(0, "23:00"), running=5).applications == 0
+    assert compute_allowance(night(), at(0, "23:00"), running=5).applications == 0
 
 
 def test_outside_its_hours_a_pool_runs_nothing_or_less() -> None:
-    found = allowance(night(), at(0, "12:00"), running=0)
+    found = compute_allowance(night(), at(0, "12:00"), running=0)
     assert (found.applications, found.run_seconds) == (0, None)
     assert "outside its hours" in found.because
-    assert allowance(night(applications_outside=1), at(0, "12:00"), running=0).applications == 1
+    assert compute_allowance(night(applications_outside=1), at(0, "12:00"), running=0).applications == 1
 
 
 def test_hours_that_only_allow_less_do_not_end_what_runs() -> None:
-    assert allowance(night(applications_outside=3), at(0, "23:00"), running=0).run_seconds is None
-    assert allowance(night(applications=None), at(0, "23:00"), running=9).applications is None
-    assert allowance(night(applications=None), at(0, "23:00"), running=0).run_seconds == 7 * 3600
+    assert compute_allowance(night(applications_outside=3), at(0, "23:00"), running=0).run_seconds is None
+    assert compute_allowance(night(applications=None), at(0, "23:00"), running=9).applications is None
+    assert compute_allowance(night(applications=None), at(0, "23:00"), running=0).run_seconds == 7 * 3600
 
 
 def test_the_shorter_of_maximum_time_and_window_applies() -> None:
-    assert allowance(night(max_run_seconds=3600.0), at(0, "23:00"), running=0).run_seconds == 3600
-    assert allowance(night(max_run_seconds=3600.0), at(0, "05:30"), running=0).run_seconds == 1800
-    assert allowance(PoolPolicy(name="p", max_run_seconds=60.0), at(0, "12:00"), running=0).run_seconds == 60
+    assert compute_allowance(night(max_run_seconds=3600.0), at(0, "23:00"), running=0).run_seconds == 3600
+    assert compute_allowance(night(max_run_seconds=3600.0), at(0, "05:30"), running=0).run_seconds == 1800
+    assert compute_allowance(PoolPolicy(name="p", max_run_seconds=60.0), at(0, "12:00"), running=0).run_seconds == 60
 
 
 def test_an_empty_policy_bounds_nothing() -> None:
-    found = allowance(PoolPolicy(name="p"), at(0, "12:00"), running=7)
+    found = compute_allowance(PoolPolicy(name="p"), at(0, "12:00"), running=7)
     assert (found.applications, found.run_seconds) == (None, None)
 
 

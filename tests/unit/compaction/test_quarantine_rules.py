@@ -13,7 +13,7 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import BadFile
 from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.compaction.quarantine_rules import Quarantined, Record, due, names_of, sort_obsolete
+from compactor.compaction.quarantine_rules import Quarantined, Record, choose_due, list_names, sort_obsolete
 
 ALL_VALID = ValidWriteIdList(table="default.t", high_watermark=WriteId(99))
 SEVEN_ABORTED = replace(ALL_VALID, aborted=frozenset({WriteId(7)}))
@@ -57,7 +57,7 @@ def test_what_was_moved_one_by_one_is_named_so() -> None:
         files=tuple(FileStatus(path=path, length=1) for path in paths),
         directories=("base_0000001", "base_0000002", "sub"),
     )
-    assert names_of(content) == ("000000_0", "base_0000001", "base_0000002", "sub/000001_0")
+    assert list_names(content) == ("000000_0", "base_0000001", "base_0000002", "sub/000001_0")
 
 
 RECORD = Record(
@@ -101,20 +101,20 @@ def one(entry_id: int, *, since: int = 0, until: int = 100, size: int = 10) -> Q
 
 def test_what_is_over_is_due() -> None:
     kept = [one(1, until=100), one(2, until=101)]
-    assert [q.entry_id for q in due(kept, 100, 0)] == [1]
-    assert [q.entry_id for q in due(kept, 99, 0)] == []
+    assert [q.entry_id for q in choose_due(kept, 100, 0)] == [1]
+    assert [q.entry_id for q in choose_due(kept, 99, 0)] == []
 
 
 def test_beyond_the_limit_the_oldest_goes_first() -> None:
     kept = [one(3, since=30), one(1, since=10), one(2, since=20)]
-    assert [q.entry_id for q in due(kept, 0, 30)] == []
-    assert [q.entry_id for q in due(kept, 0, 29)] == [1]
-    assert [q.entry_id for q in due(kept, 0, 1)] == [1, 2, 3]
+    assert [q.entry_id for q in choose_due(kept, 0, 30)] == []
+    assert [q.entry_id for q in choose_due(kept, 0, 29)] == [1]
+    assert [q.entry_id for q in choose_due(kept, 0, 1)] == [1, 2, 3]
 
 
 def test_what_is_over_makes_room_first() -> None:
     kept = [one(1, since=10, until=200), one(2, since=20, until=50)]
-    assert [q.entry_id for q in due(kept, 60, 10)] == [2]
+    assert [q.entry_id for q in choose_due(kept, 60, 10)] == [2]
 
 
 @given(
@@ -124,7 +124,7 @@ def test_what_is_over_makes_room_first() -> None:
 )
 def test_what_stays_is_in_time_and_within_the_limit(rows: list[tuple[int, int, int]], now: int, limit: int) -> None:
     kept = [one(number, since=since, until=until, size=size) for number, (since, until, size) in enumerate(rows)]
-    gone = {q.entry_id for q in due(kept, now, limit)}
+    gone = {q.entry_id for q in choose_due(kept, now, limit)}
     stays = [q for q in kept if q.entry_id not in gone]
     assert all(q.until > now for q in stays)
     assert not limit or sum(q.bytes for q in stays) <= limit

@@ -12,7 +12,7 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.quarantine_rules import Record
-from compactor.compaction.restoring import Situation, Undo, undo
+from compactor.compaction.restoring import Situation, UndoPlan, plan_undo
 
 BASE, ONE, TWO = "base_0000002_v0000031", "delta_0000001_0000001_0000", "delta_0000002_0000002_0000"
 FILES = {f"{ONE}/bucket_00000": 7, f"{TWO}/_orc_acid_version": 1, f"{TWO}/bucket_00000": 8}
@@ -54,20 +54,20 @@ NOW = Situation(
 
 def refusal(record: Record, now: Situation) -> str:
     with pytest.raises(Refused) as error:
-        undo(record, now)
+        plan_undo(record, now)
     return str(error.value)
 
 
 def test_a_major_is_undone() -> None:
-    assert undo(RECORD, NOW) == Undo(back=(ONE, TWO), outputs=(BASE,), bytes=16)
+    assert plan_undo(RECORD, NOW) == UndoPlan(back=(ONE, TWO), outputs=(BASE,), bytes=16)
 
 
 def test_a_second_call_goes_on_where_the_first_died() -> None:
     moved = {path: length for path, length in FILES.items() if path.startswith(ONE)}
     left = {path: length for path, length in FILES.items() if path not in moved}
     half = replace(NOW, here=listing(OUTPUT | moved), kept=listing(left))
-    assert undo(RECORD, half) == Undo(back=(TWO,), outputs=(BASE,), bytes=9)
-    assert undo(RECORD, replace(NOW, here=listing(OUTPUT | FILES), kept=listing({}))).back == ()
+    assert plan_undo(RECORD, half) == UndoPlan(back=(TWO,), outputs=(BASE,), bytes=9)
+    assert plan_undo(RECORD, replace(NOW, here=listing(OUTPUT | FILES), kept=listing({}))).back == ()
 
 
 def test_chunks_are_taken_away_one_after_the_other() -> None:
@@ -78,11 +78,11 @@ def test_chunks_are_taken_away_one_after_the_other() -> None:
     names = tuple(path.partition("/")[0] for path in inputs)
     record = replace(RECORD, names=names, kept=inputs, inputs=inputs, stays=made, outputs=(first, second))
     whole = replace(NOW, here=listing(made), kept=listing(inputs))
-    assert undo(record, whole).outputs == (first, second)
+    assert plan_undo(record, whole).outputs == (first, second)
     gone = {path: length for path, length in made.items() if path.startswith(first)}
     stays = {path: length for path, length in made.items() if path not in gone}
     half = replace(NOW, here=listing(inputs | stays), kept=listing(gone))
-    assert undo(record, half) == Undo(back=(), outputs=(second,), bytes=0)
+    assert plan_undo(record, half) == UndoPlan(back=(), outputs=(second,), bytes=0)
 
 
 def test_original_files_go_back_to_their_paths() -> None:
@@ -91,19 +91,19 @@ def test_original_files_go_back_to_their_paths() -> None:
     made = {f"{base}/bucket_00000": 9}
     record = replace(RECORD, names=("000000_0", "sub/000001_0"), kept=files, inputs=files, stays=made, outputs=(base,))
     now = replace(NOW, here=listing(made, "sub"), kept=listing(files))
-    assert undo(record, now).back == ("000000_0", "sub/000001_0")
+    assert plan_undo(record, now).back == ("000000_0", "sub/000001_0")
 
 
 def test_an_empty_base_that_hides_older_rows_goes_back_too() -> None:
     """As TRUNCATE leaves it: no manifest lists it, for it has no file."""
     record = replace(RECORD, names=("base_0000001", TWO), kept=(kept := {f"{TWO}/bucket_00000": 8}), inputs=kept)
     now = replace(NOW, kept=listing(kept, "base_0000001"))
-    assert undo(record, now).back == ("base_0000001", TWO)
+    assert plan_undo(record, now).back == ("base_0000001", TWO)
 
 
 @pytest.mark.parametrize("ids", [{"table_id": 5}, {"partition_id": 1}])
 def test_another_table_of_the_name(ids: dict[str, int]) -> None:
-    assert "was dropped and made again since" in refusal(RECORD, replace(NOW, **ids))  # type: ignore[arg-type]
+    assert "was dropped and created again since" in refusal(RECORD, replace(NOW, **ids))  # type: ignore[arg-type]
 
 
 def test_other_columns() -> None:
@@ -115,24 +115,24 @@ def test_other_columns() -> None:
     "record", [replace(RECORD, inputs=None), replace(RECORD, outputs=()), replace(RECORD, inputs={})]
 )
 def test_it_is_not_known_what_it_read(record: Record) -> None:
-    assert "it is not known what it read" in refusal(record, NOW)
+    assert "its inputs are not known" in refusal(record, NOW)
 
 
 def test_an_input_that_was_not_kept() -> None:
     three = "delta_0000003_0000003_0000"
     record = replace(RECORD, inputs=FILES | {f"{three}/f": 1}, removed={three: "may hold rows of an aborted write ID"})
-    assert f"{three}/f, which it read, was not kept: it may hold rows of an aborted write ID" in refusal(record, NOW)
+    assert f"its input {three}/f was not kept: it may hold rows of an aborted write ID" in refusal(record, NOW)
     assert "it was gone when it was cleaned" in refusal(replace(record, removed={}), NOW)
 
 
 @pytest.mark.parametrize(
     ("here", "said"),
     [
-        ({}, f"its output {BASE} is not there"),
-        ({"base_0000004_v0000040/bucket_00000": 3}, f"its output {BASE} is not there"),
-        (OUTPUT | {"delta_0000003_0000003_0000/bucket_00000": 3}, "delta_0000003_0000003_0000 holds later writes"),
-        (OUTPUT | {"base_0000002_v0000040/bucket_00000": 3}, "base_0000002_v0000040 was not there when it was cleaned"),
-        (OUTPUT | {"delta_0000001_0000001_0007/f": 3}, "delta_0000001_0000001_0007 was not there when it was cleaned"),
+        ({}, f"its output {BASE} is gone"),
+        ({"base_0000004_v0000040/bucket_00000": 3}, f"its output {BASE} is gone"),
+        (OUTPUT | {"delta_0000003_0000003_0000/bucket_00000": 3}, "delta_0000003_0000003_0000 has later writes"),
+        (OUTPUT | {"base_0000002_v0000040/bucket_00000": 3}, "base_0000002_v0000040 did not exist when it was cleaned"),
+        (OUTPUT | {"delta_0000001_0000001_0007/f": 3}, "delta_0000001_0000001_0007 did not exist when it was cleaned"),
         ({f"{BASE}/bucket_00000": 10}, f"{BASE}/bucket_00000 has changed since it was cleaned: there was 9 bytes"),
         (
             OUTPUT | {f"{BASE}/bucket_00001": 1},
@@ -151,7 +151,7 @@ def test_what_is_there_has_changed(here: dict[str, int], said: str) -> None:
 
 def test_a_writer_that_has_only_begun() -> None:
     now = replace(NOW, here=listing(OUTPUT, "delta_0000003_0000003_0000"))
-    assert "holds later writes than its output" in refusal(RECORD, now)
+    assert "has later writes than its output" in refusal(RECORD, now)
 
 
 @pytest.mark.parametrize(
@@ -181,15 +181,15 @@ def test_what_was_undone_already() -> None:
 def test_an_output_that_readers_no_longer_read() -> None:
     """As after a restored metastore calls its transaction aborted."""
     now = replace(NOW, txns=replace(NOW.txns, aborted=frozenset({TxnId(31)})))
-    assert "readers do not read it any longer" in refusal(RECORD, now)
+    assert "readers no longer read it" in refusal(RECORD, now)
 
 
 def test_an_input_that_readers_would_not_read() -> None:
     """Its write ID is aborted now, as a restored metastore may say."""
     now = replace(NOW, write_ids=replace(NOW.write_ids, aborted=frozenset({WriteId(1)})))
-    assert f"readers would not read what it read: {ONE} differ" in refusal(RECORD, now)
+    assert f"readers would not read its inputs: {ONE} differ" in refusal(RECORD, now)
 
 
 def test_a_directory_that_it_did_not_read_and_that_would_be_read() -> None:
     record = replace(RECORD, inputs={path: n for path, n in FILES.items() if path.startswith(TWO)})
-    assert f"readers would not read what it read: {ONE} differ" in refusal(record, NOW)
+    assert f"readers would not read its inputs: {ONE} differ" in refusal(record, NOW)

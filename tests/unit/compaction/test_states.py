@@ -7,7 +7,15 @@ import itertools
 import pytest
 
 from compactor.base.errors import Refused
-from compactor.compaction.states import NEXT, TERMINAL, CompactionType, IllegalTransition, State, check, parse_type
+from compactor.compaction.states import (
+    NEXT,
+    TERMINAL,
+    CompactionType,
+    IllegalTransition,
+    State,
+    check_transition,
+    parse_type,
+)
 
 
 def test_state_codes_and_labels_are_hives() -> None:
@@ -33,10 +41,10 @@ def test_state_codes_and_labels_are_hives() -> None:
 def test_a_row_moves_only_along_the_transition_table(current: State, wanted: State) -> None:
     """DESIGN 8.4."""
     if wanted in NEXT[current]:
-        check(1, current, wanted)
+        check_transition(1, current, wanted)
     else:
         with pytest.raises(IllegalTransition, match=f"compaction 1: {current.label} -> {wanted.label} is not allowed"):
-            check(1, current, wanted)
+            check_transition(1, current, wanted)
 
 
 def test_a_row_that_has_ended_stays() -> None:

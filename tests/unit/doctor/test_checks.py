@@ -7,21 +7,26 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from compactor.answers.alarms import raised_alarms
+from compactor.answers.readings import take_readings
 from compactor.base.errors import DatabaseUnavailable
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.doctor import checks as doctor
+from compactor.initiator.initiator import initiate
+from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.schema.tables import TXNS
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Finding, Level
 from compactor.site.site import VERSION, Site
 from demo.fixtures import register_fixture
 from tests.support.expected import step
+from tests.support.tables import insert, make_table
 
 CALM = "hive-4.1/f1_basic/s9_major_cleaned"
 
 
-def found(site: Site, subject: str) -> Finding:
+def finding_of(site: Site, subject: str) -> Finding:
     (finding,) = [f for f in doctor.doctor(site) if f.subject == subject]
     return finding
 
@@ -45,20 +50,20 @@ def test_an_entry_of_a_lost_worker_is_reported(deployment: Site) -> None:
     assert entry is not None
     (txn,) = deployment.metastore.transactions.open("ann", "h", agent=worker)
     metastore.claims.record(entry, worker, txn, None, 1)  # type: ignore[arg-type]
-    assert found(deployment, "queue").level is Level.OK
+    assert finding_of(deployment, "queue").level is Level.OK
     deployment.metastore.transactions.abort(txn, "time-out")
-    finding = found(deployment, f"compaction {number}")
+    finding = finding_of(deployment, f"compaction {number}")
     assert finding.level is Level.WARN
     assert "default.t" in finding.found
 
 
 def test_a_transaction_open_for_days_is_reported(deployment: Site) -> None:
     (txn,) = deployment.metastore.transactions.open("ann", "laptop")
-    assert found(deployment, "transactions").level is Level.OK
+    assert finding_of(deployment, "transactions").level is Level.OK
     long_ago = deployment.metastore.now_ms() - 3 * 86_400_000
     with deployment.metastore.database.write() as conn:
         conn.execute(update(TXNS).where(txn == TXNS.c.TXN_ID).values(TXN_STARTED=long_ago))
-    finding = found(deployment, "transactions")
+    finding = finding_of(deployment, "transactions")
     assert finding.level is Level.WARN
     assert f"{txn} of ann@laptop" in finding.found
 
@@ -70,7 +75,7 @@ def test_many_aborts_are_reported(deployment: Site) -> None:
         write_id = site.metastore.write_ids.allocate(txn, "default", "t")
         site.metastore.write_ids.add_component(txn, Entity(database="default", table="t"), "i", write_id)
         site.metastore.transactions.abort(txn, "by hand")
-    finding = found(site, "aborted transactions")
+    finding = finding_of(site, "aborted transactions")
     assert finding.level is Level.WARN
     assert "default.t (2)" in finding.found
 
@@ -78,15 +83,15 @@ def test_many_aborts_are_reported(deployment: Site) -> None:
 def test_an_ignored_property_is_reported(deployment: Site, warehouse: Path) -> None:
     table = register_fixture(deployment.metastore, step(CALM), warehouse)
     deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.spark.jars", "/tmp/x.jar")
-    finding = found(deployment, "table properties")
+    finding = finding_of(deployment, "table properties")
     assert finding.level is Level.WARN
     assert "compactor.spark.jars" in finding.found
 
 
 def test_acting_without_a_state_fails_and_observing_does_not(deployment: Site) -> None:
-    assert found(replace(deployment, state=None), "state").level is Level.FAIL
+    assert finding_of(replace(deployment, state=None), "state").level is Level.FAIL
     observing = Settings.of([Layer(name="flag", values={"compactor.mode": "observe"})])
-    assert found(replace(deployment, state=None, settings=observing), "state").level is Level.OK
+    assert finding_of(replace(deployment, state=None, settings=observing), "state").level is Level.OK
 
 
 def test_a_check_that_fails_is_a_finding_and_the_others_still_run(
@@ -100,7 +105,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_still_run(
     failed = [f.subject for f in findings if f.level is Level.FAIL]
     assert "clock" in failed
     assert "queue" in failed
-    assert found(deployment, "storage").level is Level.OK
+    assert finding_of(deployment, "storage").level is Level.OK
 
 
 @pytest.mark.parametrize(
@@ -122,3 +127,36 @@ def test_the_java_that_spark_would_use(
     (java,) = [f for f in doctor.machine() if f.subject == "java"]
     assert java.level is level
     assert version in java.found
+
+
+def test_a_disagreement_is_a_finding_and_an_alarm(deployment: Site, warehouse: Path) -> None:
+    """PROTOCOL 11.1."""
+    table = make_table(deployment, warehouse)
+    insert(deployment, table, [1])
+    initiate(deployment)
+    assert [finding.level for finding in doctor.check_agreement(deployment)] == [Level.OK]
+    (Path(table.location) / "delta_0000009_0000009_0000").mkdir()
+    insert(deployment, table, [2])  # what has not changed is not looked at until the next full sweep
+    initiate(deployment)
+    (finding,) = doctor.check_agreement(deployment)
+    assert finding.level is Level.FAIL
+    assert "delta_0000009_0000009_0000: write ID 9 was never allocated" in finding.found
+    (alarm,) = raised_alarms(take_readings(deployment), deployment.settings)
+    assert (alarm.name, alarm.level, alarm.value) == ("disagreements", Level.FAIL, 1)
+
+
+def test_a_table_for_itself_is_well(deployment: Site, warehouse: Path) -> None:
+    make_table(deployment, warehouse)
+    assert [finding.level for finding in doctor.check_ground(deployment)] == [Level.OK]
+
+
+def test_overlaps_fail_and_plain_tables_around_warn(deployment: Site, warehouse: Path) -> None:
+    table = make_table(deployment, warehouse)
+    create = deployment.metastore.embedded_catalog.create_table
+    create(NewTable("default", "b", f"{table.location}/x", table.columns, parameters={"transactional": "true"}))
+    create(NewTable("default", "around", str(warehouse), table.columns))
+    refused, warned = doctor.check_ground(deployment)
+    assert (refused.level, warned.level) == (Level.FAIL, Level.WARN)
+    assert "default.t: does not have its directory" in refused.found
+    assert "default.b: does not have its directory" in refused.found
+    assert "default.around lies around it" in warned.found

@@ -27,7 +27,7 @@ def test_a_mode_for_a_database_that_is_not_there_is_named(deployment: Site) -> N
     misspelt = replace(deployment, settings=Settings.of(layers, {"defualt": "observe", "def*": "observe"}))
     said = [finding for finding in doctor_metastore.check_rights(misspelt) if finding.level is Level.WARN]
     assert [finding.found for finding in said] == [
-        "database_modes names defualt, and no database is called so; did you mean default?"
+        "database_modes names defualt, but no database has that name; did you mean default?"
     ]
 
 

@@ -31,5 +31,5 @@ def run(number: int, size: int) -> Run:
 def test_runs_say_what_one_costs(deployment: Site) -> None:
     own_state(deployment).runs.add_all([run(number, number * 10_000_000) for number in range(1, 9)])
     costs = Costs(deployment.state, deployment.name)
-    assert costs.of("file", CompactionType.MAJOR, files=1, size=60_000_000) == pytest.approx(6, rel=0.1)
-    assert costs.of("s3", CompactionType.MAJOR, files=1, size=60_000_000) == plain_cost(60_000_000)
+    assert costs.estimate("file", CompactionType.MAJOR, files=1, size=60_000_000) == pytest.approx(6, rel=0.1)
+    assert costs.estimate("s3", CompactionType.MAJOR, files=1, size=60_000_000) == plain_cost(60_000_000)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.insight.query_text import MOST_TEXT, likeness, normalised
+from compactor.insight.query_text import MOST_TEXT, digest_likeness, normalise_query
 
 TABLES = [("d", "t")]
 
@@ -17,8 +17,8 @@ TABLES = [("d", "t")]
     ],
 )
 def test_constants_blanks_and_comments_do_not_count(one: str, other: str) -> None:
-    assert normalised(one, quotes_are_text=False) == normalised(other, quotes_are_text=False)
-    assert likeness(one, TABLES, quotes_are_text=False) == likeness(other, TABLES, quotes_are_text=False)
+    assert normalise_query(one, quotes_are_text=False) == normalise_query(other, quotes_are_text=False)
+    assert digest_likeness(one, TABLES, quotes_are_text=False) == digest_likeness(other, TABLES, quotes_are_text=False)
 
 
 @pytest.mark.parametrize(
@@ -31,24 +31,24 @@ def test_constants_blanks_and_comments_do_not_count(one: str, other: str) -> Non
     ],
 )
 def test_names_count(one: str, other: str) -> None:
-    assert likeness(one, TABLES, quotes_are_text=False) != likeness(other, TABLES, quotes_are_text=False)
+    assert digest_likeness(one, TABLES, quotes_are_text=False) != digest_likeness(other, TABLES, quotes_are_text=False)
 
 
 def test_tables_count_and_their_order_does_not() -> None:
     two = [("d", "t"), ("d", "u")]
-    assert likeness("x", TABLES, quotes_are_text=False) != likeness("x", two, quotes_are_text=False)
-    assert likeness("x", two, quotes_are_text=False) == likeness("x", two[::-1], quotes_are_text=False)
+    assert digest_likeness("x", TABLES, quotes_are_text=False) != digest_likeness("x", two, quotes_are_text=False)
+    assert digest_likeness("x", two, quotes_are_text=False) == digest_likeness("x", two[::-1], quotes_are_text=False)
 
 
 def test_double_quotes_hold_constants_in_hive() -> None:
-    assert normalised('a = "x"', quotes_are_text=True) == normalised("a = 'y'", quotes_are_text=True)
+    assert normalise_query('a = "x"', quotes_are_text=True) == normalise_query("a = 'y'", quotes_are_text=True)
 
 
 @pytest.mark.parametrize("text", ["/*", "'", '"', "`", "''", "\\'", "--", "/*/", "?"])
 def test_no_text_takes_long(text: str) -> None:
     """Whatever is never closed is read once: quadratic time would be hours here."""
-    assert len(normalised(text * MOST_TEXT, quotes_are_text=True)) <= 3 * MOST_TEXT
+    assert len(normalise_query(text * MOST_TEXT, quotes_are_text=True)) <= 3 * MOST_TEXT
 
 
 def test_no_secret_can_be_read_from_it() -> None:
-    assert "hunter2" not in likeness("select 'hunter2'", TABLES, quotes_are_text=False)
+    assert "hunter2" not in digest_likeness("select 'hunter2'", TABLES, quotes_are_text=False)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.base.errors import BadFile
-from compactor.insight.read_events import MOST_BYTES, Query, queries_of
+from compactor.insight.read_events import MOST_BYTES, Query, parse_queries
 from tests.support.read_events import hive, plain, trino
 from tests.support.sizes import sized
 
@@ -17,7 +17,7 @@ TEN = 1_795_600_800_123  #: 2026-11-25 10:00:00.123 UTC, in ms
 
 
 def read(*events: Any) -> list[Query | None]:
-    return list(queries_of([json.dumps(event) for event in events], "f"))
+    return list(parse_queries([json.dumps(event) for event in events], "f"))
 
 
 def test_an_event_of_trino() -> None:
@@ -54,9 +54,9 @@ def test_what_read_nothing_or_failed_is_no_query() -> None:
 
 def test_a_query_that_has_yet_to_end_is_refused() -> None:
     line = json.dumps(plain(1, at=1795600800.123, seconds=0.5))
-    assert next(queries_of([line], "f", latest=TEN)) is not None
-    with pytest.raises(BadFile, match="f, line 1: the query ended at 2026-11-25T10:00:00Z, which is yet to come"):
-        next(queries_of([line], "f", latest=TEN - 1))
+    assert next(parse_queries([line], "f", latest=TEN)) is not None
+    with pytest.raises(BadFile, match="f, line 1: the query ended at 2026-11-25T10:00:00Z, which is in the future"):
+        next(parse_queries([line], "f", latest=TEN - 1))
 
 
 JSON_VALUES = st.recursive(
@@ -94,14 +94,14 @@ def test_an_event_with_anything_in_it_is_a_query_or_refused(event: dict[str, Any
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda some: some.decode("utf-8", "surrogateescape")))
 def test_random_text_is_refused(text: str) -> None:
     with suppress(BadFile):
-        list(queries_of(text.split("\n"), "f"))
+        list(parse_queries(text.split("\n"), "f"))
 
 
 def test_an_array_is_as_good_as_lines() -> None:
     assert [one and one.id for one in read([trino(1), trino(2)], trino(3))] == [
         f"20261125_100000_0000{number}_abcde" for number in (1, 2, 3)
     ]
-    assert list(queries_of(["", "  \n"], "f")) == []
+    assert list(parse_queries(["", "  \n"], "f")) == []
 
 
 def test_neither_a_text_nor_a_person_is_kept() -> None:
@@ -113,23 +113,23 @@ def test_neither_a_text_nor_a_person_is_kept() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "line 2: no JSON"),
+        ("{", "line 2: not JSON"),
         ('{"a": NaN}', "NaN"),
-        ("[" * 100_000, "no JSON"),
-        ('"text"', "wanted: an object"),
-        ('{"a": 1}', "an object with a; wanted: an event of Trino"),
-        ('"' + "x" * MOST_BYTES + '"', f"wanted: {MOST_BYTES} at most"),
-        (json.dumps(trino(endTime="soon")), "not as its engine writes it"),
-        (json.dumps(trino(endTime=None)), "not as its engine writes it"),
+        ("[" * 100_000, "not JSON"),
+        ('"text"', "expected: an object"),
+        ('{"a": 1}', "an object with a; expected: an event of Trino"),
+        ('"' + "x" * MOST_BYTES + '"', f"expected: at most {MOST_BYTES}"),
+        (json.dumps(trino(endTime="soon")), "its engine does not write such events"),
+        (json.dumps(trino(endTime=None)), "its engine does not write such events"),
         (json.dumps(trino(metadata={"queryState": "FINISHED"})), "queryId"),
-        (json.dumps(trino(table="x" * 300)), "wanted: 1 to 256 printable characters"),
+        (json.dumps(trino(table="x" * 300)), "expected: 1 to 256 printable characters"),
         (json.dumps(trino(statistics={"wallTime": -1})), "-1"),
-        (json.dumps(trino(statistics={"wallTime": "2.5s"})), "no duration"),
+        (json.dumps(trino(statistics={"wallTime": "2.5s"})), "not a duration"),
         (json.dumps(trino(statistics={"wallTime": 1, "completedSplits": -1})), "-1"),
-        (json.dumps(trino(metadata=7)), "not as its engine writes it"),
-        (json.dumps(hive(total_time_ms="x")), "not as its engine writes it"),
+        (json.dumps(trino(metadata=7)), "its engine does not write such events"),
+        (json.dumps(hive(total_time_ms="x")), "its engine does not write such events"),
         (json.dumps(plain(1, at=10**30, seconds=1)), "1000000"),
-        (json.dumps({**plain(1, at=1, seconds=1), "tables": ["t"]}), "not as its engine writes it"),
+        (json.dumps({**plain(1, at=1, seconds=1), "tables": ["t"]}), "its engine does not write such events"),
         (json.dumps({**plain(1, at=1, seconds=1), "id": "x" * 500}), "id"),
         *(
             (json.dumps({**plain(1, at=1, seconds=1), name: value}), wanted)
@@ -138,8 +138,8 @@ def test_neither_a_text_nor_a_person_is_kept() -> None:
         ),
         (json.dumps({**plain(1, at=1, seconds=1), "sql": ["select"]}), "the query's text is"),
         (json.dumps({**plain(1, at=1, seconds=1), "tables": ["a\0.b"]}), "a database's name is 'a\\x00'"),
-        (json.dumps({**plain(1, at=1, seconds=1), "tables": "a.b"}), "not as its engine writes it"),
-        (json.dumps({**plain(1, at=1, seconds=1), "tables": [["a", "b"]]}), "not as its engine writes it"),
+        (json.dumps({**plain(1, at=1, seconds=1), "tables": "a.b"}), "its engine does not write such events"),
+        (json.dumps({**plain(1, at=1, seconds=1), "tables": [["a", "b"]]}), "its engine does not write such events"),
         (json.dumps(trino(table="\ud800")), "a table's name is"),
         (json.dumps(hive(used="a@b\0")), "a table's name is"),
         (json.dumps(hive(query_id=7)), "the query's id is"),
@@ -147,6 +147,6 @@ def test_neither_a_text_nor_a_person_is_kept() -> None:
 )
 def test_what_is_not_understood_names_its_line(line: str, said: str) -> None:
     with pytest.raises(BadFile, match="f, line 2") as found:
-        list(queries_of([json.dumps(trino()), line], "f"))
+        list(parse_queries([json.dumps(trino()), line], "f"))
     assert said in str(found.value)
     assert len(str(found.value)) < 1000

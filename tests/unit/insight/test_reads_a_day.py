@@ -13,11 +13,13 @@ from tests.support.tables import make_table
 
 def test_reads_of_the_last_days_by_table(deployment: Site, warehouse: Path) -> None:
     now = deployment.metastore.now_ms()
-    assert ReadsADay.since(deployment.state, deployment.name, now, 7).of("default", "t") == 1.0  # nobody tells of any
+    assert (
+        ReadsADay.since(deployment.state, deployment.name, now, 7).for_table("default", "t") == 1.0
+    )  # nobody tells of any
     for name in ("t", "unread"):
         make_table(deployment, warehouse, name)
     ages = (0.1, 1, 2, 6, 9)
     told = [plain(number, at=(now - age * DAY_MS) / 1000, seconds=1) for number, age in enumerate(ages)]
     import_reads(deployment, [json.dumps(told)], "f")
-    found = ReadsADay.since(deployment.state, deployment.name, now, 8)
-    assert (found.of("default", "t"), found.of("default", "unread")) == (0.5, HARDLY)
+    reads = ReadsADay.since(deployment.state, deployment.name, now, 8)
+    assert (reads.for_table("default", "t"), reads.for_table("default", "unread")) == (0.5, HARDLY)

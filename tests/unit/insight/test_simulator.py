@@ -109,7 +109,7 @@ def month(decided: Decide, seed: int = 1) -> list[Recorded]:
 
 def tallies(recorded: list[Recorded], decided: Decide) -> tuple[Tally, Tally]:
     """Returns what happened, and what is foretold of ``decided``."""
-    real, foretold, frame = Tally(), Tally(), Frame.of(PASSES, END, recorded)
+    real, foretold, frame = Tally(), Tally(), Frame.from_passes(PASSES, END, recorded)
     for one in recorded:
         count(one, END, real)
         replay([(one, decided)], frame, foretold)

@@ -76,15 +76,15 @@ def test_unknown_metastore() -> None:
     [
         ("[metastore.default", "not TOML"),
         ("[metastores.default]", "'metastores' is unknown at the top"),
-        ("metastore = 1", r"wanted \[metastore.NAME\]"),
+        ("metastore = 1", r"expected \[metastore.NAME\]"),
         ("[metastore]\nurl = 'x'", r"write \[metastore.default\]"),
         ("[metastore.default]\nuri = 'x'", r"\[metastore.default\]: key 'uri' is unknown.*did you mean url"),
-        ("[metastore.default]\nurl = 5", "url = 5; wanted a text"),
+        ("[metastore.default]\nurl = 5", "url = 5; expected a text"),
         ("[metastore.default]\nmode = 'watch'", "one of observe"),
         ("[metastore.default]\nsettings = 1", "settings is a value"),
-        ("[metastore.default]\ndatabase_modes = 'clean'", r"wanted \[metastore.NAME.database_modes\]"),
+        ("[metastore.default]\ndatabase_modes = 'clean'", r"expected \[metastore.NAME.database_modes\]"),
         ("[metastore.default.database_modes]\npilot = 'cleen'", "one of observe"),
-        ("[metastore.default.database_modes]\npilot = 3", "database_modes.pilot = 3; wanted a mode"),
+        ("[metastore.default.database_modes]\npilot = 3", "database_modes.pilot = 3; expected a mode"),
         ("[metastore.default.database_modes]\nPilot = 'clean'\npilot = 'observe'", "names pilot twice"),
         ("[metastore.default.database_modes]\n'pilot.t' = 'clean'", "'pilot.t' cannot be the name of a database"),
         ("[metastore.default.database_modes]\n'' = 'clean'", "'' cannot be the name of a database"),
@@ -94,7 +94,7 @@ def test_unknown_metastore() -> None:
             "'hive.txn.timeut' is unknown; did you mean hive.txn.timeout",
         ),
         ("[metastore.default.settings]\n'compactor.batch.bytes' = 'big'", "a size such as"),
-        ("[metastore.default.settings]\n'compactor.batch.bytes' = [1]", "wanted a text, a number"),
+        ("[metastore.default.settings]\n'compactor.batch.bytes' = [1]", "expected a text, a number"),
     ],
 )
 def test_a_refusal_names_the_key(text: str, reason: str) -> None:
@@ -111,7 +111,7 @@ def test_storage_options_reach_the_client_unchanged() -> None:
     assert profile.storage["hdfs://cluster"]["url"] == ["http://a:9870", "http://b:9870"]
     assert "hush" not in repr(profile)
     for wrong in ("storage = 1", "[storage]\ns3 = 1"):
-        with pytest.raises(BadSetting, match=r"wanted \[storage.KIND\]"):
+        with pytest.raises(BadSetting, match=r"expected \[storage.KIND\]"):
             parse_profile(wrong)
 
 
@@ -122,5 +122,5 @@ def test_pools_of_a_metastore() -> None:
         "night": {"windows": ["20:00-06:00"]},
         "etl": {"queue": "q"},
     }
-    with pytest.raises(BadSetting, match=r"wanted \[metastore\.NAME\.pool\.POOL\]"):
+    with pytest.raises(BadSetting, match=r"expected \[metastore\.NAME\.pool\.POOL\]"):
         parse_profile("[metastore.west]\npool = 7\n")

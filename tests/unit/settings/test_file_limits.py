@@ -13,7 +13,7 @@ from compactor.settings.precedence import Settings
 
 
 def test_a_site_that_sets_nothing_has_the_defaults() -> None:
-    assert FileLimits.of(Settings.of([])) == FileLimits()
+    assert FileLimits.from_settings(Settings.of([])) == FileLimits()
 
 
 def test_as_much_as_is_allowed_passes() -> None:

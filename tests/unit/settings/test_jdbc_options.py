@@ -8,7 +8,7 @@ from sqlalchemy.dialects.mysql.pymysql import dialect
 from sqlalchemy.engine import make_url
 
 from compactor.base.errors import BadSetting
-from compactor.settings.jdbc_url import url_of
+from compactor.settings.jdbc_url import convert_url
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from compactor.settings.jdbc_url import url_of
     ],
 )
 def test_options_of_postgresql(options: str, wanted: dict[str, str]) -> None:
-    found = make_url(url_of(f"jdbc:postgresql://h/hive?{options}", None))
+    found = make_url(convert_url(f"jdbc:postgresql://h/hive?{options}", None))
     assert (dict(found.query), found.host) == (wanted, "h")
 
 
@@ -70,7 +70,7 @@ PLAIN, ANY = None, (True, False, False)
 def test_encryption_of_mysql_and_mariadb(options: str, wanted: tuple[bool, bool, bool] | None) -> None:
     """By what the driver makes of the URL."""
     kind, _, query = options.format(AUTHORITIES).partition("?")
-    _, arguments = dialect().create_connect_args(make_url(url_of(f"jdbc:{kind}://h/hive?{query}", "u")))
+    _, arguments = dialect().create_connect_args(make_url(convert_url(f"jdbc:{kind}://h/hive?{query}", "u")))
     connection = Connection(**arguments, defer_connect=True)
     if wanted is PLAIN:
         assert not connection.ssl
@@ -110,5 +110,5 @@ AUTHORITIES = ssl.get_default_verify_paths().openssl_cafile
 )
 def test_what_cannot_be_carried_over_is_refused_by_name(jdbc: str, named: str) -> None:
     with pytest.raises(BadSetting, match=f"option {named} cannot be carried over: ") as refused:
-        url_of(f"jdbc:{jdbc}&password=hush", "u")
+        convert_url(f"jdbc:{jdbc}&password=hush", "u")
     assert "hush" not in str(refused.value)

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from compactor.base.errors import BadSetting
-from compactor.settings.jdbc_url import url_of
+from compactor.settings.jdbc_url import convert_url
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from compactor.settings.jdbc_url import url_of
     ],
 )
 def test_a_jdbc_url_is_converted(jdbc: str, user: str | None, wanted: str) -> None:
-    assert url_of(jdbc, user) == wanted
+    assert convert_url(jdbc, user) == wanted
     assert make_url(wanted).database == "hive"
 
 
@@ -49,8 +49,8 @@ def test_a_jdbc_url_is_converted(jdbc: str, user: str | None, wanted: str) -> No
     ],
 )
 def test_an_unknown_database_is_refused_without_anything_that_may_be_a_password(jdbc: str) -> None:
-    with pytest.raises(BadSetting, match=r"wanted: jdbc:postgresql") as refused:
-        url_of(jdbc, None)
+    with pytest.raises(BadSetting, match=r"expected: jdbc:postgresql") as refused:
+        convert_url(jdbc, None)
     assert "secret" not in str(refused.value)
 
 
@@ -58,10 +58,10 @@ def test_an_unknown_database_is_refused_without_anything_that_may_be_a_password(
 def test_a_host_that_cannot_be_read_is_refused(host: str) -> None:
     for kind in ("postgresql", "mysql", "mariadb"):
         with pytest.raises(BadSetting, match="the host of the") as refused:
-            url_of(f"jdbc:{kind}://{host}", None)
+            convert_url(f"jdbc:{kind}://{host}", None)
         assert "hush" not in str(refused.value)
 
 
 def test_several_hosts_of_mysql_are_refused() -> None:
     with pytest.raises(BadSetting, match="names several hosts"):
-        url_of("jdbc:mysql://a,b/hive", None)
+        convert_url("jdbc:mysql://a,b/hive", None)

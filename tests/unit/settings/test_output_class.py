@@ -8,9 +8,9 @@ from compactor.settings.output_class import OutputClass, refusal
 def test_of_a_requests_table_properties() -> None:
     given = {"ORC.Compress": " zstd ", "orc.row.index.stride": "5000"}
     wanted = OutputClass(compression="ZSTD", row_index_stride=5000)
-    assert OutputClass.of(given) == wanted
+    assert OutputClass.from_request(given) == wanted
     assert str(wanted) == "orc.compress = ZSTD, orc.row.index.stride = 5000"
-    assert OutputClass.of({}) is None
+    assert OutputClass.from_request({}) is None
 
 
 def test_all_of_them() -> None:
@@ -22,7 +22,7 @@ def test_all_of_them() -> None:
         "orc.bloom.filter.columns": "B, a,b",
         "orc.bloom.filter.fpp": "0.01",
     }
-    wanted = OutputClass.of(given)
+    wanted = OutputClass.from_request(given)
     assert wanted == OutputClass(
         compression="NONE",
         row_index_stride=1000,

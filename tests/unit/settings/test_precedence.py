@@ -252,7 +252,7 @@ def test_properties_for_hives_own_jobs_are_ignored_and_reported(key: str) -> Non
         ("compactor.hive.txn.timeout", "1s", "a setting of the site"),
         ("compactor.allowed.spark.conf", "spark.jars", "a setting of the site"),
         ("compactor.batch.bytes", "1", "a setting of the site"),
-        (f"compactorthreshold.{NUM}", "many", "wanted a whole number"),
+        (f"compactorthreshold.{NUM}", "many", "expected a whole number"),
         ("compactor.batch.byts", "1", "did you mean compactor.batch.bytes"),
         ("compactorthreshold.hive.compactor.delta.num.treshold", "1", "did you mean"),
     ],

@@ -60,7 +60,7 @@ def test_a_text_of_its_unit_is_parsed(unit: SettingUnit, text: str, value: Value
 def test_a_refusal_names_key_text_and_expectation(unit: SettingUnit, text: str, wanted: str) -> None:
     with pytest.raises(BadSetting) as error:
         parse(of(unit), text)
-    assert str(error.value).startswith(f"k = {text!r}: wanted ")
+    assert str(error.value).startswith(f"k = {text!r}: expected ")
     assert wanted in str(error.value)
 
 
@@ -109,6 +109,6 @@ def test_time_units_are_durations() -> None:
 @pytest.mark.parametrize("unit", [SettingUnit.RATIO, SettingUnit.COUNT, SettingUnit.BYTES, SettingUnit.SECONDS])
 def test_a_long_text_is_refused_at_once(unit: SettingUnit, text: str) -> None:
     """A property of a table held up every pass for hours."""
-    with pytest.raises(BadSetting, match="wanted a number of at most 100 characters") as refused:
+    with pytest.raises(BadSetting, match="expected a number of at most 100 characters") as refused:
         parse(of(unit), text)
     assert len(str(refused.value)) < 300

@@ -98,7 +98,7 @@ def test_values_of_their_kind_are_taken(key: str, text: str) -> None:
 
 @pytest.mark.parametrize(("key", "text"), [(key, text) for key, texts in BAD.items() for text in texts])
 def test_values_are_parsed(key: str, text: str) -> None:
-    assert f"{key} = {text!r}: wanted " in (refusal(key, text, EVERY) or "")
+    assert f"{key} = {text!r}: expected " in (refusal(key, text, EVERY) or "")
 
 
 def test_a_harmless_key_is_taken_if_the_site_lists_it() -> None:

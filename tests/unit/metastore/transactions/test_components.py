@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from sqlalchemy import insert
 
-from compactor.acid.partition_names import escaped_again
+from compactor.acid.partition_names import escape_again
 from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
@@ -28,7 +28,7 @@ def test_the_twice_escaped_form_counts_unless_it_is_another_partition(metastore:
     """PROTOCOL 8: the other partition's aborted transactions must not be forgotten with ours."""
     escaped = entity(metastore, partitioned, "a b/c")
     assert escaped.partition is not None
-    again = escaped_again(escaped.partition)
+    again = escape_again(escaped.partition)
     assert again != escaped.partition
     with metastore.database.read() as conn:
         assert recorded_forms(conn, metastore.dialect, escaped) == (escaped.partition, again)

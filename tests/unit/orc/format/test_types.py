@@ -143,7 +143,7 @@ def test_depth() -> None:
 def test_types_that_are_too_deep_are_refused_even_if_known() -> None:
     found = parse_hive_type("struct<a:array<array<int>>>")
     assert from_messages(found.messages, "f", 4) == found
-    with pytest.raises(BadFile, match=r"file f: its types are in each other 4 deep, at most 3.*compactor\.file\.depth"):
+    with pytest.raises(BadFile, match=r"file f: its types are nested 4 deep, at most 3.*compactor\.file\.depth"):
         from_messages(found.messages, "f", 3)
 
 
