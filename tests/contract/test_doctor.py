@@ -106,7 +106,7 @@ def requested(site: Site) -> int:
     [
         ({"CQ_ENQUEUE_TIME": 1}, "requests", "waiting for a worker for too long: 1 (default.t)"),
         ({"CQ_STATE": "r", "CQ_COMMIT_TIME": 1}, "cleaning", "ready for cleaning for too long: 1 (default.t)"),
-        ({"CQ_STATE": "w", "CQ_WORKER_ID": "compactor-x", "CQ_START": 1}, "compaction 1", "by a lost worker"),
+        ({"CQ_STATE": "w", "CQ_WORKER_ID": "compactor-x", "CQ_START": 1}, "compaction 1", "to a lost worker"),
     ],
 )
 def test_entries_that_are_stuck(values: dict[str, object], subject: str, said: str, site: Site) -> None:

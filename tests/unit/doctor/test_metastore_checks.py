@@ -52,8 +52,8 @@ def test_a_database_file_that_cannot_be_written(deployment: Site, monkeypatch: p
 @pytest.mark.parametrize(
     ("values", "found"),
     [
-        ({}, "nothing says"),
-        ({"hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"}, "nothing says"),
+        ({}, "no configuration turns off"),
+        ({"hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"}, "no configuration turns off"),
         ({"hive.txn.manager": "a.DummyTxnManager"}, "hive.txn.manager is a.DummyTxnManager (from hive-site.xml)"),
         ({"hive.support.concurrency": "false"}, "hive.support.concurrency is false (from hive-site.xml)"),
     ],
@@ -62,7 +62,7 @@ def test_a_hive_that_keeps_no_transactions_is_told(deployment: Site, values: dic
     settings = Settings.of([Layer(name="hive-site.xml", values=values)])
     (finding,) = doctor_metastore.check_transaction_manager(replace(deployment, settings=settings))
     assert finding.found.startswith(found)
-    assert finding.level is (Level.OK if found == "nothing says" else Level.WARN)
+    assert finding.level is (Level.OK if found == "no configuration turns off" else Level.WARN)
 
 
 def test_an_empty_metastore_is_sound(deployment: Site) -> None:

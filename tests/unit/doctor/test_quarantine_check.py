@@ -43,7 +43,7 @@ def test_what_nobody_erases(site: Site) -> None:
     with own_state(site).database.write() as conn:
         conn.execute(update(QUARANTINES).values(UNTIL=1))
     late, _ = found(site)
-    assert (late.level, "1 quarantines are still there" in late.found) == (Level.WARN, True)
+    assert (late.level, "1 quarantines are overdue" in late.found) == (Level.WARN, True)
 
 
 def test_what_our_state_does_not_list(site: Site, warehouse: Path) -> None:

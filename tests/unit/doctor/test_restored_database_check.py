@@ -16,11 +16,11 @@ def test_each_state_of_the_memory(deployment: Site, tmp_path: Path) -> None:
     """PROTOCOL 11.2: doctor says so if nothing is remembered, and by how much a restored database is behind."""
     site = with_settings(deployment)
     (none,) = check_memory(replace(site, memory=None))
-    assert (none.level, "restored from a backup is not noticed" in none.found) == (Level.WARN, True)
+    assert (none.level, "a restore of an older one would go unnoticed" in none.found) == (Level.WARN, True)
     (observing,) = check_memory(with_settings(replace(site, memory=None), compactor_mode="observe"))
     assert observing.level is Level.OK
     (begins,) = check_memory(site)
-    assert (begins.level, "nothing is remembered yet" in begins.found) == (Level.OK, True)
+    assert (begins.level, "has no marks yet" in begins.found) == (Level.OK, True)
     backup = Backup(tmp_path / "metastore.db")
     for _ in range(2):
         backup.take()
@@ -28,7 +28,7 @@ def test_each_state_of_the_memory(deployment: Site, tmp_path: Path) -> None:
         site.metastore.transactions.commit(txn)
         must_be_newest(site)
         (well,) = check_memory(site)
-        assert (well.level, "agrees with the database; its newest file is of 20" in well.found) == (Level.OK, True)
+        assert (well.level, "agrees with the database; its newest file is from 20" in well.found) == (Level.OK, True)
     backup.restore()
     (restored,) = check_memory(site)
     assert (restored.level, restored.subject) == (Level.FAIL, "restored metastore")

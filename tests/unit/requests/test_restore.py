@@ -283,7 +283,7 @@ def test_a_later_compaction(site: Site, table: Table) -> None:
     compacted(site)
     insert(site, table, [100])
     compacted(site)
-    assert "is not there: a later compaction" in refused(site, table)
+    assert "is gone: a later compaction" in refused(site, table)
 
 
 def test_a_later_rebalance(site: Site, table: Table) -> None:
@@ -291,7 +291,7 @@ def test_a_later_rebalance(site: Site, table: Table) -> None:
     compact(site, "rebalance")
     assert "compaction 2 of it is ready for cleaning; let it end first" in refused(site, table)
     clean_all(site)
-    assert "is not there: a later compaction" in refused(site, table)
+    assert "is gone: a later compaction" in refused(site, table)
 
 
 def test_a_rebalance_itself(site: Site, table: Table) -> None:
