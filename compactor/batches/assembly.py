@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.base.identities import process_user
 from compactor.batches.pool_limits import StartableBatch, find_policy, select_startable
-from compactor.compaction.batching import Item, RouteBatch, batches
+from compactor.compaction.batching import Item, RouteBatch, group_batches
 from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.routing import Route, route

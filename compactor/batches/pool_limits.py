@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from compactor.compaction.batching import RouteBatch
-from compactor.compaction.pool_policy import DEFAULT, Allowance, PoolPolicy, compute_allowance
+from compactor.compaction.pool_policy import DEFAULT, Allowance, PoolPolicy
+from compactor.compaction.pool_policy import compute_allowance as allowance_of_policy
 from compactor.site.site import Site
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ def find_policy(site: Site, pool: str | None) -> PoolPolicy | None:
 
 def compute_allowance(site: Site, policy: PoolPolicy, running: int) -> Allowance:
     """Returns what the pool may start now, by the database's clock."""
-    return compute_allowance(policy, site.now(policy), running)
+    return allowance_of_policy(policy, site.now(policy), running)
 
 
 def select_startable(site: Site, batches: Sequence[RouteBatch]) -> Iterator[StartableBatch]:

@@ -180,7 +180,7 @@ def must_be_writable(site: Site, table: Table) -> None:
     must_be_readable(table)
     if table.sort_columns:
         raise NotSupported(f"{table}: the table is sorted, and we would not keep its order")
-    compression = OutputClass.of_table(table.parameters).compression
+    compression = OutputClass.from_table(table.parameters).compression
     if not is_hive_4(site) and (reason := refused_by_orc_1_5(compression)):
         raise NotSupported(f"{table}: {reason}; change the property of the table")
 

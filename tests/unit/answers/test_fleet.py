@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, func, select
 
-from compactor.answers.fleet import MONTH, WEEK, counted, fleet, with_queue
+from compactor.answers.fleet import MONTH, WEEK, count_fleet, fleet, with_queue
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
