@@ -23,7 +23,7 @@ from compactor.settings.precedence import with_table
 from compactor.site.finding import Finding, Level, first_few, ok
 from compactor.site.mode import Mode, loosest_mode
 from compactor.site.site import Site, ground_of
-from compactor.state.seen_conditions import Wanted
+from compactor.state.seen_conditions import ConditionFilter
 from compactor.state.state_tables import metadata
 from compactor.state.store import OwnState
 
@@ -178,15 +178,15 @@ def check_agreement(site: Site) -> Iterator[Finding]:
     """Yields the tables whose files the initiator found to contradict the metastore (PROTOCOL 11)."""
     if site.state is None:
         return
-    wanted = Wanted(outcomes=(DISAGREEMENT,))
-    conditions = site.state.conditions.page(site.name, wanted, order="table", limit=_MOST_DISAGREEMENTS)
+    condition_filter = ConditionFilter(outcomes=(DISAGREEMENT,))
+    conditions = site.state.conditions.page(site.name, condition_filter, order="table", limit=_MOST_DISAGREEMENTS)
     if not conditions:
         yield ok("agreement", "the initiator found no files that contradict the metastore")
         return
     yield Finding(
         level=Level.FAIL,
         subject="agreement",
-        found=f"{site.state.conditions.count(site.name, wanted)} tables and partitions: "
+        found=f"{site.state.conditions.count(site.name, condition_filter)} tables and partitions: "
         + first_few([f"{condition.entity}: {condition.because}" for condition in conditions]),
         wanted="files and a metastore that agree; nothing is compacted or removed there until they do",
         fix="stop Hive's own compactor and cleaner; put the right database back, or decide about each directory: "

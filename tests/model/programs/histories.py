@@ -444,7 +444,7 @@ class Histories(RuleBasedStateMachine):
         return {
             name
             for name, (table, _, _) in self.loaded.items()
-            if name in self.tables and self.site.metastore.catalog.table("default", name).id != table._found.id
+            if name in self.tables and self.site.metastore.catalog.table("default", name).id != table._table.id
         }
 
     def sql(self, *texts: str) -> None:

@@ -169,7 +169,7 @@ class Programs(ProgramWorld):
     def end_reading(self) -> None:
         reading = self.readings.pop(0)
         reading.found += of_arrow(reading.rows.read_all())
-        assert sorted(reading.found, key=repr) == reading.scan_request, reading.table
+        assert sorted(reading.found, key=repr) == reading.wanted, reading.table
 
     @rule(name=st.sampled_from(TABLES))
     def look_alone(self, name: str) -> None:
