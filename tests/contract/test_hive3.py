@@ -199,7 +199,7 @@ def test_the_history_has_states_that_hive_3_can_show(ended: State, code: str, me
 
 @pytest.mark.parametrize("type", [CompactionType.REBALANCE, CompactionType.ABORT_CLEANUP])
 def test_types_that_hive_3_cannot_show_are_refused(type: CompactionType, metastore: Metastore) -> None:
-    with pytest.raises(Refused, match=r"Hive 3\.1 knows no"):
+    with pytest.raises(Refused, match=r"Hive 3\.1 does not know"):
         metastore.requests.request(Request(entity=T, type=type, initiator="compactor-1"))
     assert metastore.entries.queue() == []
 

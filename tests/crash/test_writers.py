@@ -66,10 +66,10 @@ with open_metastore() as store, store.load_table("default.p").stream() as stream
         stream.commit()
 """
 _CREATES = """
-from compactor.tables.sql.run_statements import checked, run
+from compactor.tables.sql.run_statements import check_text, run
 from compactor.tables import open_metastore
 with open_metastore() as store:
-    list(run(store.site, checked("create table made as select a from t")))
+    list(run(store.site, check_text("create table made as select a from t")))
 """
 #: The rows of a table that has some, of an empty one, and of one whose partitions do not exist.
 BEFORE, AFTER = ({1, 2}, set(), set()), ({1, 2, 3, 4, 5}, {3, 4}, {3, 4})

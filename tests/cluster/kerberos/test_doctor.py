@@ -59,7 +59,7 @@ def test_a_ticket_that_nobody_renews(
     (found,) = check(principal=None, keytab=None)
     assert found.level is Level.WARN
     assert "by Kerberos from the ticket cache, as compactor@" in found.found
-    assert "expires in 2.0 h, and nothing here renews it" in found.found
+    assert "expires in 2.0 h, and nothing renews it here" in found.found
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ CASES: list[tuple[Callable[[Site, Table], None], Result, list[str]]] = [
     (empty, Result.FAILED, ["k=bad/delta_0000001_0000001", "0 bytes", "restore"]),
     (not_orc, Result.FAILED, ["k=bad/delta_0000001_0000001", "ORC"]),
     (garbled, Result.FAILED, ["k=bad/delta_0000001_0000001"]),
-    (no_directory, Result.FAILED, ["p/k=bad", "not there", "restore it"]),
+    (no_directory, Result.FAILED, ["p/k=bad", "does not exist", "restore it"]),
     (strange_name, Result.FAILED, ["delta_12_oops", "move it out of the table"]),
     (strange_file, Result.FAILED, ["data.csv", "expected a data file", "move it out"]),
     (far_away, Result.FAILED, ["wasb://bucket/p/k=bad", "not supported", "file:/"]),

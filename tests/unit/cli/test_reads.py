@@ -38,4 +38,4 @@ def test_a_bad_line_is_named(compactor: Compactor, deployment: Site, tmp_path: P
     file.write_text("nonsense")
     found = compactor("reads", "import", str(file))
     assert found.exit_code == 1
-    assert f"{file}, line 1: no JSON" in found.output
+    assert f"{file}, line 1: not JSON" in found.output

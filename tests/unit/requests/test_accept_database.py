@@ -213,7 +213,7 @@ def test_a_place_that_is_away_is_told(site: Site, table: Table) -> None:
     Path(table.location).rename(f"{table.location}.away")
     (write,) = open_writes(site)
     assert write.txn == txn
-    assert "is not there" in write.found
+    assert "does not exist" in write.found
 
 
 def test_a_table_that_was_dropped_holds_nothing(site: Site, table: Table) -> None:

@@ -92,7 +92,7 @@ def test_what_is_too_much_or_nonsense_is_refused(client: Caller, token: Path) ->
     assert tell(client, "x" * (MOST_BODY + 1)).status_code == 413
     answer = tell(client, "nonsense")
     assert answer.status_code == 422
-    assert answer.json()["detail"].startswith("the request, line 1: no JSON")
+    assert answer.json()["detail"].startswith("the request, line 1: not JSON")
 
 
 def test_one_bad_event_keeps_all_from_being_stored(client: Caller, site: Site, place: DemoPaths, token: Path) -> None:
