@@ -163,7 +163,7 @@ def test_the_initiator_reports_and_goes_on(site: Site, table: Table, spoil: Call
     considered = {c.entity: c for c in initiate(site).considered}
     assert considered[GOOD].entry_id is not None
     assert considered[BAD].entry_id is None
-    assert any(words in considered[BAD].because for words in ("not there", "delta_12_oops", "wasb://bucket"))
+    assert any(words in considered[BAD].because for words in ("does not exist", "delta_12_oops", "wasb://bucket"))
 
 
 def test_the_cleaner_removes_nothing_beside_a_name_that_it_cannot_read(site: Site, table: Table) -> None:
