@@ -212,7 +212,7 @@ def several_tables_are_written(asked: Callable[[str], list[tuple[Any, ...]]]) ->
             "broken",
         ),
         ("from s insert into x select a, 'lost' insert into d.x select c, 'lost'", Exception, "named twice"),
-        ("from s insert into x select a, 'lost' insert overwrite y select 1, 'b', null", NotSupported, "by itself"),
+        ("from s insert into x select a, 'lost' insert overwrite y select 1, 'b', null", NotSupported, "of its own"),
     ):
         with pytest.raises(error, match=said):
             asked(text)

@@ -111,7 +111,7 @@ def test_a_stream_writes_each_batch_once(
 
     # another checkpoint under the same name would lose its first batches
     arrivals.checkpoint = arrivals.checkpoint.with_name("anew")
-    with pytest.raises(Exception, match=r"batch 0 of stream 'arrivals' is one of query .*forget_stream"):
+    with pytest.raises(Exception, match=r"batch 0 of stream 'arrivals' comes from query .*forget_stream"):
         arrivals.run()
     assert rows_of(store) == [1, 2, 3, 10, 11, 12, 13]
     with pytest.raises(Exception, match="stream is ''; expected at most 128 letters"):
@@ -130,7 +130,7 @@ def test_a_query_whose_first_batch_has_a_known_number_is_refused(
     arrivals.add(10)
     arrivals.run()
     arrivals.checkpoint = arrivals.checkpoint.with_name("anew")
-    with pytest.raises(Exception, match="batch 0 of stream 'arrivals' is one of query"):
+    with pytest.raises(Exception, match="batch 0 of stream 'arrivals' comes from query"):
         arrivals.run()
     assert rows_of(store) == [1, 2, 3, 10]
 
@@ -146,9 +146,9 @@ def test_a_query_whose_first_batch_has_a_known_number_is_refused(
         query.trigger(availableNow=True).start().awaitTermination()
 
     batches("first")
-    with pytest.raises(Exception, match="batch 0 of stream 'mine' is one of query"):
+    with pytest.raises(Exception, match="batch 0 of stream 'mine' comes from query"):
         batches("second")
-    with pytest.raises(Exception, match="batch 1 of stream 'mine' is one of a program"):
+    with pytest.raises(Exception, match="batch 1 of stream 'mine' comes from a program"):
         write(spark.createDataFrame([(5, "x")], "i bigint, s string"), 1)
     assert rows_of(store) == [1, 2, 3, 10, 10]
 
