@@ -181,8 +181,7 @@ def _preview(
     kind, because = (requested_type, "it was requested") if requested_type is not None else _choose_type(survey, entity)
     target = site.target(entity, properties)
     must_have_its_own_ground(site, target.table, target.partition)
-    claims_of(site).must_be_free_above(target.table, target.location)
-    claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
+    claims_of(site).must_be_free_in_and_around(target.table, target.location)
     file_format_of(site, target)  # raises where files of its format are not compacted
     planning = preview_plan(site, target, kind)
     if isinstance(planning, NoPlan):

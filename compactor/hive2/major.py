@@ -110,8 +110,7 @@ class _Hold:
         path = path_of(site.storage, self.place.table, self.place.partition)
         run_as = site.storage.owner(path) or self.place.table.owner or site.user
         claims, table = self.claims, self.place.table
-        claims.must_be_free_above(table, path)
-        claims.must_be_free_by_names(table, path, site.storage.children(path))
+        claims.must_be_free_in_and_around(table, path)
         self._clear_leftovers(path)
         seen, listing, directory = _view(site, entity, path)
         claims.must_be_free(table, path, listing)

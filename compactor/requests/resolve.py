@@ -204,8 +204,7 @@ def _hold(site: Site, entity: Entity, expected: Sequence[InDoubt]) -> Iterator[N
     """
     target = site.target(entity)
     must_have_its_own_ground(site, target.table, target.partition)
-    claims_of(site).must_be_free_above(target.table, target.location)
-    claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
+    claims_of(site).must_be_free_in_and_around(target.table, target.location)
     with exclusively(site, target, because="directories in doubt are renamed under an exclusive lock"):
         current = {directory.name for directory in in_doubt_at(site, target)}
         names = {directory.name for directory in expected}

@@ -121,8 +121,7 @@ def _target(site: Site, table: str, partition: str | None) -> Target:
     name = None if partition is None else site.metastore.catalog.resolve_partition(stored, partition)
     target = site.target(Entity(database=stored.database, table=stored.name, partition=name))
     must_have_its_own_ground(site, target.table, target.partition)
-    claims_of(site).must_be_free_above(target.table, target.location)
-    claims_of(site).must_be_free_by_names(target.table, target.location, site.storage.children(target.location))
+    claims_of(site).must_be_free_in_and_around(target.table, target.location)
     if not may(target.settings, Mode.CLEAN):
         raise Refused(
             f"{target.entity}: compactor.mode is {target.settings.mode} ({target.settings.source('compactor.mode')}), and a "

@@ -122,12 +122,23 @@ class DirectoryClaims:
         for foreign in self._foreign(table, location, names):
             raise Disagreement(_sentence(table, foreign))
 
+    def must_be_free_in_and_around(self, table: Table, location: str, names: Iterable[str] | None = None) -> None:
+        """Checks that no other table claims ``location``, and none of another metastore a directory around it.
+
+        Args:
+            names: the names in ``location``; without them it is listed.
+
+        Raises:
+            Disagreement: another table does.
+            StorageError: a directory cannot be listed.
+        """
+        self.must_be_free_above(table, location)
+        self.must_be_free_by_names(table, location, self._storage.children(location) if names is None else names)
+
     def must_be_free_above(self, table: Table, location: str) -> None:
         """Checks that no table of another metastore claims a directory around ``location``.
 
-        Each is listed once.
-
-        A directory that this user may not list is skipped.
+        Each is listed once. A directory that this user may not list is skipped.
 
         Raises:
             Disagreement: another table does.

@@ -304,8 +304,7 @@ def _erase(site: Site, quarantined: Quarantined) -> bool:
         if any(parse_quarantine(child) in _names_of_quarantine(quarantined) for child in names):
             if target is not None:  # another metastore's compaction may have the same number
                 must_have_its_own_ground(site, target.table, target.partition)
-                claims_of(site).must_be_free_above(target.table, location)
-                claims_of(site).must_be_free_by_names(target.table, location, names)
+                claims_of(site).must_be_free_in_and_around(target.table, location, names)
             quarantine_moves.erase(site.storage, location, quarantined.entry_id)
             log.info(
                 "%s: the quarantine of compaction %d is erased, %d bytes",

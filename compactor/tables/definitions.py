@@ -204,8 +204,7 @@ def _directories(site: Site, table: values.Table) -> list[str]:
     places += [path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)]
     claims = claims_of(site)
     for place in places:
-        claims.must_be_free_above(table, place)
-        claims.must_be_free_by_names(table, place, site.storage.children(place))
+        claims.must_be_free_in_and_around(table, place)
     return places
 
 

@@ -291,8 +291,7 @@ def drop_partitions(session: Session, statement: Statement, action: parsed_actio
             places = [path_of(site.storage, table, part) for part in dropped.values()]
             claims = claims_of(site)
             for place in places:
-                claims.must_be_free_above(table, place)
-                claims.must_be_free_by_names(table, place, site.storage.children(place))
+                claims.must_be_free_in_and_around(table, place)
         site.metastore.embedded_catalog.drop_partitions(table, dropped)
         for place in places:  # still under the lock, so nobody has added the partition again and written there
             site.storage.remove(place)

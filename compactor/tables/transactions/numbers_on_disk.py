@@ -99,8 +99,7 @@ def _check(site: Site, table: Table, *, only_unknown: bool, concerns: Callable[[
     for directory in directories:
         in_doubt = tuple(find_doubts(directory.names, numbers))
         if in_doubt:  # they may be the numbers of another metastore, whose claim says more
-            claims_of(site).must_be_free_above(table, directory.path)
-            claims_of(site).must_be_free_by_names(table, directory.path, directory.names)
+            claims_of(site).must_be_free_in_and_around(table, directory.path, directory.names)
         if directory.unknown is None or concerns(directory.unknown):
             must_agree(directory.path, directory.names, numbers)
         for doubt in in_doubt:

@@ -31,8 +31,7 @@ class UnusedWriteIds:
         if location not in self._names:
             # if there are no children, only a listing shows whether the location exists
             names = self._storage.children(location) or self._storage.listing(location).directories
-            self._claims.must_be_free_above(table, location)
-            self._claims.must_be_free_by_names(table, location, names)
+            self._claims.must_be_free_in_and_around(table, location, names)
             self._names[location] = names
 
     def check(self, what: str, table: Table, location: str, write_id: WriteId, last: WriteId | None = None) -> None:
