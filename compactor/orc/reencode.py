@@ -22,6 +22,7 @@ from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.codecs.index_mending import mend_indexes
 from compactor.orc.codecs.stripe_view import batch_rows, can_decode_together
 from compactor.orc.format.java_zones import UTC_NAME, is_utc
+from compactor.orc.format.statistics import MENDED_KINDS
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata, replace_tail
 from compactor.orc.format.types import Types
@@ -166,7 +167,7 @@ def encode_acid(
                 writer.write(batch)
                 last = batch if batch.num_rows else last
         check_values(path, types, written, codec)
-        if not is_utc(zone) or types.has_floats or types.has_timestamps:
+        if not is_utc(zone) or any(item.kind in MENDED_KINDS for item in types):
             mend_indexes(path, zone)
         last_row = last_key_of_batch(last) if last is not None and types.is_acid else None
         tail = replace_tail(path, like, types, metadata, last_row)

@@ -116,11 +116,6 @@ class Types(tuple[OrcType, ...]):
         return any(item.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT) for item in self)
 
     @cached_property
-    def has_floats(self) -> bool:
-        """True if some column holds floating-point numbers."""
-        return any(item.kind in (TypeKind.FLOAT, TypeKind.DOUBLE) for item in self)
-
-    @cached_property
     def has_zoned_times(self) -> bool:
         """True if some column holds timestamps in the writer's zone.
 
