@@ -10,6 +10,7 @@ import copy
 import logging
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -117,7 +118,7 @@ class FrameWatch:
             if not tries:
                 return list(waiting)
             tries -= 1
-            threading.Event().wait(_BUSY_S)
+            time.sleep(_BUSY_S)
         read_by_views = self._snapshots_of_views()
         for gone in waiting:
             for snapshot in gone.snapshots - read_by_views:
