@@ -98,27 +98,27 @@ def acid_directory(
     Raises:
         NotEnoughHistory: the list is older than the oldest compacted base, so what it saw is gone.
     """
-    found = SortedListing.from_listing(listing, exempt)
-    visible = _visible(found, txns)
+    sorted_listing = SortedListing.from_listing(listing, exempt)
+    visible = _visible(sorted_listing, txns)
     bases = _choose_base(visible.bases, write_ids)
     if bases.best is None:
         _check_history(bases.oldest, write_ids)
     best = None if bases.best is None else bases.best.base
     deltas = _sort_deltas(visible.deltas, write_ids)
     current, hidden = _best_deltas(deltas.readable, best, write_ids)
-    replaced = () if best is None else tuple(file.path for file in found.originals)
+    replaced = () if best is None else tuple(file.path for file in sorted_listing.originals)
     return AcidDirectory(
-        base=None if bases.best is None else found.acid_dir(bases.best.name, bases.best.base),
-        deltas=tuple(found.acid_dir(name, delta) for name, delta in current),
+        base=None if bases.best is None else sorted_listing.acid_dir(bases.best.name, bases.best.base),
+        deltas=tuple(sorted_listing.acid_dir(name, delta) for name, delta in current),
         # an empty bucket of a plain table is a file of 0 bytes
-        originals=tuple(file for file in found.originals if file.length) if best is None else (),
+        originals=tuple(file for file in sorted_listing.originals if file.length) if best is None else (),
         obsolete=tuple(sorted([*bases.obsolete, *hidden, *replaced])),
         aborted=tuple(sorted([*visible.aborted, *(base.name for base in bases.aborted), *deltas.aborted])),
         aborted_write_ids=deltas.aborted_write_ids.union(aborted.base.write_id for aborted in bases.aborted),
         has_uncompacted_aborts=deltas.has_uncompacted_aborts,
         left_out=(*bases.left_out, *deltas.left_out),
         unseen=tuple(sorted(visible.unseen)),
-        unparsable=found.unparsable,
+        unparsable=sorted_listing.unparsable,
     )
 
 

@@ -65,8 +65,8 @@ def locks_of_statement(
 ) -> ExplainedLocks:
     """Returns the locks of ``statement``, or of the one that it explains; ``database`` is the current one.
 
-    The rules are those of the Hive version of the metastore's schema. With ``old`` they are those of the lock manager
-    without transactions, with types S and X.
+    The version of the metastore's schema decides which Hive's rules apply. With ``old`` those of the lock manager without
+    transactions apply, with types S and X.
 
     Raises:
         Refused: one of its tables or partition keys does not exist.

@@ -56,12 +56,12 @@ def simulate(site: Site, days: int, overrides: Mapping[str, str]) -> Simulation:
     """Replays what was written in the last ``days``.
 
     Args:
-        overrides: values of table settings, which replace those of every table, and of ``compactor.order`` and
-            ``compactor.budget``.
+        overrides: values for settings of tables, which replace the value of every table, and for ``compactor.order``
+            and ``compactor.budget``.
 
     Raises:
         BadSetting: a key is not another setting of a table, or its value is bad.
-        NotSupported: there is no state, or it has no records.
+        NotSupported: the site has no state, or its state has no records.
     """
     state = own_state(site)
     site_overrides = {key: value for key, value in overrides.items() if key in (ORDER, BUDGET)}

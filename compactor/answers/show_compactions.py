@@ -72,7 +72,7 @@ class CompactionRow(Row):
 class QueueRow(CompactionRow):
     """A row of SHOW COMPACTIONS with the progress that our worker reports, and where to watch it.
 
-    ``units`` and ``bytes`` are those of the input; ``left_ms`` is the time that remains.
+    ``units`` and ``bytes`` count the input, and ``left_ms`` is the remaining time.
     """
 
     units: int | None = None
@@ -119,7 +119,7 @@ class CompactionFilter:
             (self.type, entry.type),
             (self.state, entry.state),
         )
-        return self.where.holds(entry.entity) and all(wanted is None or wanted == actual for wanted, actual in pairs)
+        return self.where.holds(entry.entity) and all(value is None or value == actual for value, actual in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +138,8 @@ def find_filter(site: Site, words: CompactionWords) -> CompactionFilter:
     """Returns the filter that ``words`` mean.
 
     Raises:
-        NotFound: there is no such table, partition or pool, not even in the queue or the history.
-        BadSetting: there is no such type or state, or the name of a table or database is ambiguous.
+        NotFound: the table, partition or pool exists neither in the catalog nor in the queue or the history.
+        BadSetting: the type or state is unknown, or the name could be a table or a database.
     """
     types, states = {type.label.lower(): type for type in CompactionType}, {state.label: state for state in State}
     kind, state = _parse_word("type", words.type, types), _parse_word("state", words.state, states)

@@ -60,7 +60,7 @@ def find_place(site: Site, name: str | None, partition: str | None) -> Where:
 
 
 def show_locks(site: Site, where: Where = Where()) -> list[LockShown]:
-    """Returns all locks, or those of a database, a table or a partition (by its stored name).
+    """Returns the locks on a database, a table or a partition (by its stored name), or all locks.
 
     Hive's order: acquired locks first, then weaker types first, then in the order of their requests. As in Hive, locks of
     another level are not shown.

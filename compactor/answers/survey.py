@@ -209,7 +209,7 @@ def find_tables(site: Site, words: CompactionWords) -> CompactionFilter:
 
     Raises:
         NotFound: there is no such table, partition or pool.
-        BadSetting: there is no such type, or the name of a table or database is ambiguous.
+        BadSetting: the type is unknown, or the name could be a table or a database.
     """
     where = find_where(site.metastore.catalog, words.name, words.partition)
     return replace(find_filter(site, replace(words, name=None, partition=None)), where=where)

@@ -1,5 +1,4 @@
-"""Files that are read only if nobody else can have written them, or can read them: configuration that nobody named, and
-secrets."""
+"""Reads configuration that nobody named, if nobody else can write it, and secrets, if nobody else can read them."""
 
 from __future__ import annotations
 
@@ -41,12 +40,12 @@ def read_unnamed_configuration(path: Path) -> str:
         link = os.lstat(path)
         if stat.S_ISLNK(link.st_mode) and not _is_owner(link):
             raise _foreign(path, str(path), f"is a link of user {link.st_uid}", advice)
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
             raise BadSetting(
                 f"configuration {path}: is not a regular file; remove it, or name another one with --config"
             )
-        _must_be_ours(path, target, found, file, advice)
+        _must_be_ours(path, target, status, file, advice)
         return decode_configuration(_whole(file), path)
 
 
@@ -73,8 +72,8 @@ def read_secret(path: Path, what: str, *, by_directory: bool = False) -> bytes:
         BadSetting: others may read or change it, or it cannot be read.
     """
     with _reading(path, what) as file:
-        found = os.fstat(file)
-        if (because := _why_not_secret(found, _allowed(path, by_directory))) is not None:
+        status = os.fstat(file)
+        if (because := _why_not_secret(status, _allowed(path, by_directory))) is not None:
             raise BadSetting(f"{what} {path}: {because}; it is not used")
         return _whole(file)
 
@@ -104,29 +103,29 @@ def why_not_secret(path: Path, *, by_directory: bool = False) -> str | None:
 def why_not_trusted(path: Path) -> str | None:
     """Returns why a configuration file may have been written by others; None if it cannot, or is not there."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    if not _is_owner(found):
-        return f"belongs to user {found.st_uid}; expected: user {os.geteuid()} or root"
-    if (writers := other_writers(found, path)) is not None:
+    if not _is_owner(status):
+        return f"belongs to user {status.st_uid}; expected: user {os.geteuid()} or root"
+    if (writers := other_writers(status, path)) is not None:
         return f"may be written by {writers}; expected: chmod go-w {path}"
     return None
 
 
-def other_writers(found: os.stat_result, place: Path | str | int) -> str | None:
+def other_writers(status: os.stat_result, place: Path | str | int) -> str | None:
     """Returns who may write a file or directory by its mode, besides its owner; None if nobody may.
 
     With a umask of 002 each user has a group of their own, which may write. Such a group is nobody else, but only where
     the databases of users and groups list everybody.
 
     Args:
-        found: what ``stat`` says of ``place``, a path or a descriptor.
+        status: what ``stat`` says of ``place``, a path or a descriptor.
     """
-    if found.st_mode & stat.S_IWOTH:
-        return f"others (mode {_mode(found)})"
-    if found.st_mode & stat.S_IWGRP and (because := _why_not_private_group(found, place)) is not None:
-        return f"others (mode {_mode(found)}): {because}"
+    if status.st_mode & stat.S_IWOTH:
+        return f"others (mode {_mode(status)})"
+    if status.st_mode & stat.S_IWGRP and (because := _why_not_private_group(status, place)) is not None:
+        return f"others (mode {_mode(status)}): {because}"
     return None
 
 
@@ -147,30 +146,33 @@ def is_here(host: str) -> bool:
 
 
 def _allowed(path: Path, by_directory: bool) -> int:
-    """Returns the bits of a mode that do not matter: those of others, if a directory of this user or root on the way to the
-    file lets nobody pass but its owner and its group."""
+    """Returns the bits of a mode that a secret may have although they are too wide.
+
+    Others may have the right to read a file that they cannot reach, because a directory above it, of this user or root,
+    lets only its owner and group pass.
+    """
     levels = (directory.stat() for directory in path.resolve().parents) if by_directory else ()
     is_out_of_reach = any(_is_owner(level) and not level.st_mode & stat.S_IXOTH for level in levels)
     return stat.S_IROTH if is_out_of_reach else 0
 
 
-def _why_not_secret(found: os.stat_result, allowed: int) -> str | None:
-    if not stat.S_ISREG(found.st_mode):
+def _why_not_secret(status: os.stat_result, allowed: int) -> str | None:
+    if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
-    if not _is_owner(found):
-        return f"belongs to user {found.st_uid}; expected: a file of user {os.geteuid()} or of root"
-    if found.st_mode & _TOO_WIDE & ~allowed:
-        return f"has mode {_mode(found)}; expected: 0600, or 0640 for a group that may read it"
+    if not _is_owner(status):
+        return f"belongs to user {status.st_uid}; expected: a file of user {os.geteuid()} or of root"
+    if status.st_mode & _TOO_WIDE & ~allowed:
+        return f"has mode {_mode(status)}; expected: 0600, or 0640 for a group that may read it"
     return None
 
 
-def _why_not_private_group(found: os.stat_result, place: Path | str | int) -> str | None:
+def _why_not_private_group(status: os.stat_result, place: Path | str | int) -> str | None:
     """Returns who is in the group of a file besides its owner, or why that is not known; None if nobody is.
 
     The group has to be the owner's primary one. An access control list, whose mask takes the place of the group's mode,
     may name anybody.
     """
-    owner, group = found.st_uid, found.st_gid
+    owner, group = status.st_uid, status.st_gid
     if hasattr(os, "listxattr") and any("acl" in name.lower() for name in os.listxattr(place)):
         return "it has an access control list"
     if (source := _unlisted_source()) is not None:
@@ -203,10 +205,10 @@ def _unlisted_source() -> str | None:
     return None
 
 
-def _must_be_ours(named: Path, place: str, found: os.stat_result, opened: str | int, advice: str) -> None:
-    if not _is_owner(found):
-        raise _foreign(named, place, f"belongs to user {found.st_uid}", advice)
-    if (writers := other_writers(found, opened)) is not None:
+def _must_be_ours(named: Path, place: str, status: os.stat_result, opened: str | int, advice: str) -> None:
+    if not _is_owner(status):
+        raise _foreign(named, place, f"belongs to user {status.st_uid}", advice)
+    if (writers := other_writers(status, opened)) is not None:
         raise _foreign(named, place, f"may be written by {writers}", f"chmod go-w {place}, or {advice}")
 
 
@@ -217,12 +219,12 @@ def _foreign(named: Path, place: str, because: str, advice: str) -> BadSetting:
     )
 
 
-def _is_owner(found: os.stat_result) -> bool:
-    return found.st_uid in (os.geteuid(), 0)
+def _is_owner(status: os.stat_result) -> bool:
+    return status.st_uid in (os.geteuid(), 0)
 
 
-def _mode(found: os.stat_result) -> str:
-    return f"{stat.S_IMODE(found.st_mode):04o}"
+def _mode(status: os.stat_result) -> str:
+    return f"{stat.S_IMODE(status.st_mode):04o}"
 
 
 @contextmanager

@@ -150,11 +150,11 @@ def redact_plain(value: Any, key: str = "") -> Any:
     if isinstance(value, Mapping):
         named = value.get("key") or value.get("property")
         return {
-            name: redact_plain(one, named if name == "value" and isinstance(named, str) else f"{name}")
-            for name, one in value.items()
+            name: redact_plain(part, named if name == "value" and isinstance(named, str) else f"{name}")
+            for name, part in value.items()
         }
     if isinstance(value, list | tuple):
-        return [redact_plain(one, key) for one in value]
+        return [redact_plain(part, key) for part in value]
     return value
 
 
@@ -174,11 +174,11 @@ def list_remembered() -> tuple[str, ...]:
 def remember_secrets(value: Any, key: str = "") -> None:
     """Remembers each secret in plain values, as TOML and JSON have them."""
     if isinstance(value, Mapping):
-        for name, one in value.items():
-            remember_secrets(one, f"{name}")
+        for name, part in value.items():
+            remember_secrets(part, f"{name}")
     elif isinstance(value, list | tuple):
-        for one in value:
-            remember_secrets(one, key)
+        for part in value:
+            remember_secrets(part, key)
     elif isinstance(value, str):
         remember(*([value] if is_secret_key(key) else find_secrets(value)))
 

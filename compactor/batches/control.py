@@ -1,7 +1,7 @@
 """Watches and controls a batch from outside its driver: reads its status, gives it back, ends it, plans it again.
 
-Nothing is ever sent to the driver. It learns from rows of our state and of the queue that it is no longer needed, with
-every cluster manager.
+Nothing is sent to the driver, so this works with every cluster manager. The driver learns from our state and the queue that
+it is no longer needed.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class AbortsCleaned:
 
     removed: tuple[str, ...] = ()
     bytes_freed: int = 0
-    held: tuple[str, ...] = ()
+    in_grace: tuple[str, ...] = ()
 
 
 def within_grace(names: Collection[str]) -> str:
@@ -115,7 +115,7 @@ class AbortedWrites:
         if forgotten := old - kept.keys():
             must_be_newest(site, polling=True)  # looking through storage may take long
             site.metastore.aborts.forget(entity, forgotten)
-        return AbortsCleaned(removed=tuple(removed), bytes_freed=freed, held=tuple(kept_for_now))
+        return AbortsCleaned(removed=tuple(removed), bytes_freed=freed, in_grace=tuple(kept_for_now))
 
     def _sweep_unregistered(self, table: Table) -> None:
         """Removes staging directories of dead writers from directories that never became a partition."""
@@ -133,12 +133,12 @@ class AbortedWrites:
                 site, Target(entity=entity, table=table, partition=None, location=place, settings=settings)
             )
 
-    def held(self, target: Target, names: Collection[str], aborted: Collection[WriteId]) -> frozenset[str]:
-        """Returns the names that must stay for now; see ``AbortGrace.held``."""
+    def names_in_grace(self, target: Target, names: Collection[str], aborted: Collection[WriteId]) -> frozenset[str]:
+        """Returns the names that must stay for now; see ``AbortGrace.names_in_grace``."""
         if not names or not aborted:
             return frozenset()
         with self._lock:
-            return self._grace.held(target.table.database, target.table.name, names, aborted)
+            return self._grace.names_in_grace(target.table.database, target.table.name, names, aborted)
 
     def forgettable(self, target: Target, entry: Entry) -> list[WriteId]:
         """Returns the aborted write IDs up to the entry's highest of which nothing remains on disk."""
@@ -179,5 +179,5 @@ class AbortedWrites:
         directory = acid_directory(listing, write_ids, txns)
         check_names(directory)
         aborted = [name for name in directory.aborted if not is_compaction_output(name)]
-        held = self.held(target, aborted, write_ids.aborted)
-        return [name for name in aborted if name not in held], sorted(held)
+        in_grace = self.names_in_grace(target, aborted, write_ids.aborted)
+        return [name for name in aborted if name not in in_grace], sorted(in_grace)

@@ -157,8 +157,8 @@ def _clean_aborted(aborts: AbortedWrites, entity: Entity, pass_log: PassLog) -> 
         return
     if done.removed:
         pass_log.add(Cleaned(entity=entity, entry_id=None, removed=done.removed, bytes_freed=done.bytes_freed))
-    elif done.held:
-        pass_log.add(Waiting(entity=entity, entry_id=0, because=within_grace(done.held)))
+    elif done.in_grace:
+        pass_log.add(Waiting(entity=entity, entry_id=0, because=within_grace(done.in_grace)))
 
 
 def _backing_off(site: Site) -> Iterator[Waiting]:

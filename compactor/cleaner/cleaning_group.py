@@ -137,7 +137,7 @@ class CleaningGroup:
 
     def _select_names(self, member: Viewed) -> Doomed:
         kept = quarantine.keep_obsolete(self._site, member.target, member.entry, member.view)
-        names = tuple(name for name in member.obsolete if name not in kept.names and name not in member.held)
+        names = tuple(name for name in member.obsolete if name not in kept.names and name not in member.in_grace)
         reach(Step.CLEANING)
         there = identities(self._site.storage, member.target.location, names)
         if names and renames(self._site, member.target):  # without rename, this is checked under the exclusive lock
@@ -187,16 +187,16 @@ class CleaningGroup:
         obsolete = list_removable(directory)
         if any(map(is_compaction_output, directory.aborted)):
             leftovers.clear_leftovers(self._site, target)  # raises if an aborted output may be the only copy
-        return member.viewed(view, obsolete, self._aborts.held(target, obsolete, seen.aborted))
+        return member.viewed(view, obsolete, self._aborts.names_in_grace(target, obsolete, seen.aborted))
 
     def _clean_or_wait(self, member: Checked) -> Checked | None:
         """Returns the entry if nothing remains to be cleaned; otherwise its row waits."""
-        remaining = set(list_removable(member.after)) - member.held
+        remaining = set(list_removable(member.after)) - member.in_grace
         if remaining or member.hidden_left:
             self._wait(member, 0, f"still there: {few((*remaining, *member.hidden_left))}")
             return None
         # Directories that only aborted transactions wrote are removed without an entry of the queue.
-        if young := member.held.intersection(member.after.obsolete):
+        if young := member.in_grace.intersection(member.after.obsolete):
             self._wait(member, self._site.settings.milliseconds(GRACE), within_grace(young))
             return None
         return member

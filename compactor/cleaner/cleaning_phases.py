@@ -32,20 +32,20 @@ class Listed(Chosen):
 
     listing: Listing
 
-    def viewed(self, view: View, obsolete: tuple[str, ...], held: frozenset[str]) -> Viewed:
-        return _advance(Viewed, self, view=view, obsolete=obsolete, held=held)
+    def viewed(self, view: View, obsolete: tuple[str, ...], in_grace: frozenset[str]) -> Viewed:
+        return _advance(Viewed, self, view=view, obsolete=obsolete, in_grace=in_grace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Viewed(Listed):
     """An entry whose view is known.
 
-    ``obsolete`` are the names that no reader needs any longer; the names in ``held`` stay for now.
+    ``obsolete`` are the names that no reader needs any longer; the names in ``in_grace`` stay for now.
     """
 
     view: View
     obsolete: tuple[str, ...]
-    held: frozenset[str]
+    in_grace: frozenset[str]
 
     def doomed(self, kept: Kept, names: tuple[str, ...], identities: dict[str, str | None]) -> Doomed:
         return _advance(Doomed, self, kept=kept, names=names, identities=identities)

@@ -122,8 +122,8 @@ def _lines(sides: BothSides) -> Iterator[str]:
         yield f"remembered: nothing in {sides.place}"
     if sides.unreadable is not None:
         yield f"unreadable: {sides.unreadable}"
-    for one in sides.doubt.contradictions if sides.doubt is not None else ():
-        yield f"contradiction: {one}"
+    for contradiction in sides.doubt.contradictions if sides.doubt is not None else ():
+        yield f"contradiction: {contradiction}"
     for write in sides.written:
         yield (
             f"{write.state}: transaction {write.txn} of {write.user} since {utc_text(write.started)} has write ID "

@@ -237,7 +237,7 @@ class Scan:
         inserts = surveyed.table.is_insert_only
         facts = Facts.from_directory(
             directory,
-            held=self._count_held(surveyed, directory),
+            held=self._count_in_grace(surveyed, directory),
             aborts=count,
             oldest_abort_age_ms=age,
             is_insert_only=inserts,
@@ -270,12 +270,12 @@ class Scan:
         if next(find_doubts(names, known), None) is not None:
             AllocatedIds(self.site, [surveyed.table], names).must_explain(self.site.target(entity), names)
 
-    def _count_held(self, surveyed: SurveyedTable, directory: AcidDirectory) -> int:
+    def _count_in_grace(self, surveyed: SurveyedTable, directory: AcidDirectory) -> int:
         """Returns the number of aborted directories that our cleaner would not remove yet (PROTOCOL 11.7)."""
         if not directory.aborted or not may(surveyed.settings, Mode.CLEAN):
             return 0
         table = surveyed.table
-        return len(self.grace.held(table.database, table.name, directory.aborted, surveyed.write_ids.aborted))
+        return len(self.grace.names_in_grace(table.database, table.name, directory.aborted, surveyed.write_ids.aborted))
 
     def request(self, judged: Sequence[Considered]) -> list[Considered]:
         """Puts due candidates into the queue in one transaction, and returns all with their rows."""

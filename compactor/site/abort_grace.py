@@ -38,7 +38,9 @@ class AbortGrace:
         """Returns true if the writes of ``txn`` may be removed, and ``txn`` may be forgotten."""
         return txn in self._over
 
-    def held(self, database: str, table: str, names: Iterable[str], aborted: Collection[WriteId]) -> frozenset[str]:
+    def names_in_grace(
+        self, database: str, table: str, names: Iterable[str], aborted: Collection[WriteId]
+    ) -> frozenset[str]:
         """Returns the directories of a table that may hold a write within its grace time, and must stay.
 
         Args:

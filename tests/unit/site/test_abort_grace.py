@@ -77,7 +77,7 @@ def test_without_a_state_of_our_own_the_time_is_never_over(site: Site, table: Ta
     stateless = replace(with_settings(site, compactor_forget_grace="0s"), state=None)
     grace = AbortGrace.recorded(stateless)
     assert not grace.is_over(aborted_of(site))
-    assert grace.held("default", "t", [DELTA], [WriteId(1)]) == {DELTA}
+    assert grace.names_in_grace("default", "t", [DELTA], [WriteId(1)]) == {DELTA}
 
 
 def test_a_directory_is_held_while_it_may_hold_a_young_write(site: Site, table: Table) -> None:
@@ -89,11 +89,11 @@ def test_a_directory_is_held_while_it_may_hold_a_young_write(site: Site, table: 
     both, output = "delta_0000001_0000002", "delta_0000001_0000002_v0000009"
     names = [DELTA, "delete_delta_0000002_0000002_0000", both, output, "000000_0", "base_0000002"]
     aborted = [WriteId(1), WriteId(2)]
-    assert grace.held("default", "t", names, aborted) == {names[1], both, "base_0000002"}
-    assert grace.held("default", "t", names, []) == frozenset()
+    assert grace.names_in_grace("default", "t", names, aborted) == {names[1], both, "base_0000002"}
+    assert grace.names_in_grace("default", "t", names, []) == frozenset()
 
 
 def test_what_was_aborted_during_the_pass_is_young(site: Site, table: Table) -> None:
     grace = AbortGrace.recorded(with_settings(site, compactor_forget_grace="0s"))
     insert(site, table, [2], commits=False)
-    assert grace.held("default", "t", [DELTA, "base_0000002"], [WriteId(1), WriteId(2)]) == {"base_0000002"}
+    assert grace.names_in_grace("default", "t", [DELTA, "base_0000002"], [WriteId(1), WriteId(2)]) == {"base_0000002"}
