@@ -167,8 +167,9 @@ class Column:
 
     def pad(self, value: Any) -> Any:
         """Returns a value of a file in the table's type: a struct's newer fields are NULL."""
-        is_short = self.kind.startswith("struct") and value is not None
-        return (*value, *(None,) * (len(_split(self.kind[7:-1])) - len(value))) if is_short else value
+        if value is None or not self.kind.startswith("struct"):
+            return value
+        return (*value, *(None,) * (len(_split(self.kind[7:-1])) - len(value)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +313,8 @@ def values(kind: str) -> st.SearchStrategy[Any]:
     return entries.map(tuple)
 
 
-def _split(text: str) -> list[str]:
+@cache
+def _split(text: str) -> Sequence[str]:
     """Returns the parts of a text between commas that are in no brackets."""
     parts, depth = [""], 0
     for character in text:

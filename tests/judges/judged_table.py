@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Layout
@@ -45,6 +46,7 @@ class JudgedTable:
     full_verify: bool = False
     written: dict[int, str] = field(default_factory=dict)  #: the rows that readers have to show, by number
     highest: int = 0  #: write ID so far
+    _answers: dict[tuple[Any, ...], list[list[Row]]] = field(default_factory=dict)
 
     def write(self, written: Round) -> None:
         """Writes the directories of a round and its delete events."""
@@ -127,25 +129,40 @@ class JudgedTable:
             shutil.rmtree(staging)
         self.highest += compaction == "rebalance"
 
-    def answers(self, judge: Judge, predicates: Sequence[Predicate]) -> list[dict[int, str]]:
-        """Returns the rows that a judge finds: all of them, then those for each predicate."""
+    def answers(self, judge: Judge) -> list[dict[int, str]]:
+        """Returns the rows that a judge finds: all of them, then those for each predicate of the example."""
+        predicates = self.example.predicates
         answers: list[dict[int, str]] = [{} for _ in (None, *predicates)]
         gone = self._gone(judge)
         for path, write_id, first_row in self._files():
-            schema = PYORC.schema(path)
-            known = [predicate for predicate in predicates if _has(schema, predicate)]
-            rows, *of_known = judge.answers(path, [None, *known])
+            rows, *of_predicates = self._ask(judge, path, tuple(predicates))
             visible = {row[0] for key, row in self._keyed(path, rows, write_id, first_row) if key not in gone}
-            hits = iter(of_known)
-            for answer, predicate in zip(answers, [None, *predicates], strict=True):
-                found = rows if predicate is None or predicate.finds_null else []
-                if predicate in known:
-                    found = next(hits)
-                for row in (row[-1] if _is_acid(path) else row for row in found):
+            is_acid, texts = _is_acid(path), {}
+            for answer, rows_found in zip(answers, [rows, *of_predicates], strict=True):
+                for whole in rows_found:
+                    row = whole[-1] if is_acid else whole
                     if row[0] in visible:
                         assert row[0] not in answer, f"{judge.name} shows row {row[0]} twice"
-                        answer[row[0]] = as_shown(judge, repr(self._padded(row)))
+                        if (text := texts.get(id(whole))) is None:
+                            text = texts[id(whole)] = as_shown(judge, repr(self._padded(row)))
+                        answer[row[0]] = text
         return answers
+
+    def _ask(self, judge: Judge, path: Path, predicates: Sequence[Predicate] = ()) -> list[list[Row]]:
+        """Returns the rows that a judge finds in a file: all of them, then those for each predicate.
+
+        A judge is asked once for each file, since files never change.
+        """
+        question = judge.name, path, path.stat().st_ino, predicates
+        if question not in self._answers:
+            schema = PYORC.schema(path) if predicates else ""
+            known = [predicate for predicate in predicates if _has(schema, predicate)]
+            rows, *of_known = judge.answers(path, [None, *known])
+            hits = iter(of_known)
+            self._answers[question] = [rows] + [
+                next(hits) if predicate in known else rows if predicate.finds_null else [] for predicate in predicates
+            ]
+        return self._answers[question]
 
     def _padded(self, row: Row) -> Row:
         """Returns a row of an older file as the table shows it."""
@@ -155,7 +172,7 @@ class JudgedTable:
 
     def _rows(self, judge: Judge) -> Iterator[tuple[Key, Row]]:
         for path, write_id, first_row in self._files():
-            yield from self._keyed(path, judge.rows(path), write_id, first_row)
+            yield from self._keyed(path, self._ask(judge, path)[0], write_id, first_row)
 
     def _keyed(self, path: Path, rows: Sequence[Row], write_id: int, first_row: int) -> Iterator[tuple[Key, Row]]:
         """Yields the ROW__ID and values of each row whose write was not aborted."""
@@ -180,7 +197,8 @@ class JudgedTable:
                     rows[path.name[:6]] += PYORC.count(path)
 
     def _gone(self, judge: Judge) -> set[Key]:
-        events = (row for path in self.root.glob("delete_delta_*/bucket_*") for row in judge.rows(path))
+        paths = self.root.glob("delete_delta_*/bucket_*")
+        events = (row for path in paths for row in self._ask(judge, path)[0])
         return {row[1:4] for row in events if row[4] not in self.example.aborted}
 
 

@@ -85,18 +85,18 @@ class PyorcJudge:
 
     def rows(self, path: Path) -> list[Row]:
         """Returns all rows of a file in their order."""
-        return self._rows(path, None)
+        return self.answers(path, [None])[0]
 
     def rows_matching(self, path: Path, predicate: Predicate) -> list[Row]:
         """Returns the rows that match and that the reader finds when the predicate is pushed down."""
-        return self._rows(path, predicate)
+        return self.answers(path, [predicate])[0]
 
     def answers(self, path: Path, predicates: Sequence[Predicate | None]) -> list[list[Row]]:
         """Returns the rows for each predicate; for None all of them."""
-        return [self._rows(path, predicate) for predicate in predicates]
-
-    def _rows(self, path: Path, predicate: Predicate | None) -> list[Row]:
         schema = self.schema(path)
+        return [self._rows(path, schema, predicate) for predicate in predicates]
+
+    def _rows(self, path: Path, schema: str, predicate: Predicate | None) -> list[Row]:
         with path.open("rb") as file, _errors(self.name):
             reader = pyorc.Reader(
                 file,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,19 +22,25 @@ _MEMORY = "/dev/shm"
 #: ``JUDGED_EXAMPLES=20000 WHOLE=1 python -m pytest tests/judges`` is the long form.
 _EXAMPLES = int(os.environ.get("JUDGED_EXAMPLES", sized(short=20, whole=1500)))
 _PHASES = (Phase.generate, Phase.shrink)
+_READERS = ThreadPoolExecutor()  #: most judges are programs of their own
 
 Answers = list[dict[int, str]]
 
 
 def _read(table: JudgedTable, judges: list[Judge]) -> dict[str, Answers]:
-    """Returns the answers of each judge that can read the table, by its name."""
-    answers = {}
-    for judge in judges:
+    """Returns the answers of each judge that can read the table, by its name; they read at the same time."""
+
+    def read(judge: Judge) -> Answers | None:
         try:
-            answers[judge.name] = table.answers(judge, table.example.predicates)
+            return table.answers(judge)
         except Unreadable:
-            event(f"{judge.name} cannot read an input")
-    return answers
+            return None
+
+    return {
+        judge.name: answers
+        for judge, answers in zip(judges, _READERS.map(read, judges), strict=True)
+        if answers is not None
+    }
 
 
 def _check_written(table: JudgedTable, judge: Judge, rows: Mapping[int, str]) -> None:
@@ -88,9 +95,12 @@ def _check(example: Example, zone: str, layout: Layout, small: int, full_verify:
         for each in example.rounds:
             table.write(each)
             before = _read(table, judges)
+            able = [judge for judge in judges if judge.name in before]
+            for judge in able:
+                _check_written(table, judge, before[judge.name][0])
             for judge in judges:
-                if judge.name in before:
-                    _check_written(table, judge, before[judge.name][0])
+                if judge not in able:
+                    event(f"{judge.name} cannot read an input")
             try:
                 table.compact(each.compaction)
             except (NotSupported, NotLossless, Refused) as refusal:
@@ -99,11 +109,9 @@ def _check(example: Example, zone: str, layout: Layout, small: int, full_verify:
             event(f"{each.compaction} done")
             if layout is Layout.PLAIN and each.compaction == "major" and "local time zone" not in example.row_type:
                 # readers of that metastore's tables have ORC 1.5, whatever codec the inputs had
-                assert table.answers(orc_1_5(), [])[0].keys() == table.written.keys()
-            for judge in judges:
-                if judge.name in before:
-                    after = table.answers(judge, example.predicates)
-                    _check_kept(table, judge, before[judge.name], after)
+                assert table.answers(orc_1_5())[0].keys() == table.written.keys()
+            for judge, after in zip(able, _READERS.map(table.answers, able), strict=True):
+                _check_kept(table, judge, before[judge.name], after)
 
 
 _settings = settings(max_examples=_EXAMPLES, phases=_PHASES, report_multiple_bugs=False)
