@@ -72,6 +72,7 @@ REACHING = [
     ("select * from (with z as (select 1) select * from z), z", "the table z"),
     ("with z as (select * from z) select * from z", "the table z"),
     ("select * from parquet.`/x`", r"the table parquet\./x"),
+    ("select * from f with (a = 'b')", "the table f"),
     ("select * from f |> where a = 1", "PipeOperator"),
     ("select transform(a) using 'cat' as (b) from f", "ScriptTransformation"),
     ("select * from stream f", "NamedStreamingRelation"),
