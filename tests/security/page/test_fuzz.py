@@ -22,7 +22,7 @@ from tests.support.tables import make_table
 
 TOKEN = "a-token-of-some-length"
 MANY = settings(
-    max_examples=sized(short=25, whole=3000),
+    max_examples=sized(short=25, whole=300),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
