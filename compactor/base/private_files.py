@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
@@ -19,6 +20,7 @@ CLIENT_KEYTAB = "KRB5_CLIENT_KTNAME"  #: names the keytab by which the Kerberos 
 _NAME_SERVICES = Path("/etc/nsswitch.conf")
 _SSSD_SOCKET = Path("/var/lib/sss/pipes/nss")  #: RHEL names ``sss`` everywhere, also where no SSSD runs
 _LISTED = frozenset({"files", "compat", "systemd"})  #: sources of users and groups that list all of them
+_MOST_LINKS = 40  #: on the way to a file, as for Linux
 _FEW = 3  #: members of a group that a message names
 _TOO_WIDE = stat.S_IWGRP | stat.S_IXGRP | stat.S_IRWXO  #: of a secret, whose group may read it
 
@@ -26,8 +28,8 @@ _TOO_WIDE = stat.S_IWGRP | stat.S_IXGRP | stat.S_IRWXO  #: of a secret, whose gr
 def read_unnamed_configuration(path: Path) -> str:
     """Returns the text of a configuration file that lies where we looked, and that nobody named.
 
-    It counts only if it, its directory, and a link in its place with the directory of that, belong to this user or to root,
-    and nobody else may write them. A group that has no member but the owner is nobody else.
+    It counts only if it, its directory, and each link on the way to it with the directory of that link, belong to this user
+    or to root, and nobody else may write them. A group that has no member but the owner is nobody else.
 
     Raises:
         BadSetting: somebody else may have written it, or it cannot be read.
@@ -35,11 +37,11 @@ def read_unnamed_configuration(path: Path) -> str:
     advice = "if it is yours, name it (--config, COMPACTOR_CONFIG) or correct that; else work in another directory"
     with _reading(path, "configuration") as file:
         target = os.path.realpath(path)
-        for place in dict.fromkeys((os.path.dirname(os.path.abspath(path)), os.path.dirname(target))):
-            _must_be_ours(path, place, os.stat(place), place, advice)
-        link = os.lstat(path)
-        if stat.S_ISLNK(link.st_mode) and not _is_owner(link):
-            raise _foreign(path, str(path), f"is a link of user {link.st_uid}", advice)
+        for place in (os.path.abspath(path), *_links_on_the_way(path), target):
+            directory, link = os.path.dirname(place), os.lstat(place)
+            _must_be_ours(path, directory, os.stat(directory), directory, advice)
+            if stat.S_ISLNK(link.st_mode) and not _is_owner(link):
+                raise _foreign(path, place, f"is a link of user {link.st_uid}", advice)
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise BadSetting(
@@ -71,11 +73,23 @@ def read_secret(path: Path, what: str, *, by_directory: bool = False) -> bytes:
     Raises:
         BadSetting: others may read or change it, or it cannot be read.
     """
-    with _reading(path, what) as file:
+    with _reading(path, what, is_secret=True) as file:
         status = os.fstat(file)
         if (because := _why_not_secret(status, _allowed(path, by_directory))) is not None:
             raise BadSetting(f"{what} {path}: {because}; it is not used")
         return _whole(file)
+
+
+def read_secret_text(path: Path, what: str) -> str:
+    """Returns the same as text.
+
+    Raises:
+        BadSetting: others may read or change it, it cannot be read, or it is not UTF-8.
+    """
+    try:
+        return read_secret(path, what).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadSetting(f"{what} {path}: is not UTF-8 at byte {error.start}; expected: text") from None
 
 
 def must_be_secret(path: Path, what: str) -> None:
@@ -205,6 +219,28 @@ def _unlisted_source() -> str | None:
     return None
 
 
+def _links_on_the_way(path: Path) -> Iterator[str]:
+    """Yields each link on the way to a file, by a path that leads over no other link.
+
+    Raises:
+        OSError: the links lead in a circle.
+    """
+    at, rest = "/", os.path.abspath(path).split("/")[::-1]
+    links = 0
+    while rest:
+        name = rest.pop()
+        place = os.path.normpath(os.path.join(at, name))
+        if name in ("", ".", "..") or not os.path.islink(place):
+            at = place
+            continue
+        yield place
+        if (links := links + 1) > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        target = os.readlink(place)
+        at = "/" if target.startswith("/") else at
+        rest += target.split("/")[::-1]
+
+
 def _must_be_ours(named: Path, place: str, status: os.stat_result, opened: str | int, advice: str) -> None:
     if not _is_owner(status):
         raise _foreign(named, place, f"belongs to user {status.st_uid}", advice)
@@ -228,7 +264,7 @@ def _mode(status: os.stat_result) -> str:
 
 
 @contextmanager
-def _reading(path: Path, what: str) -> Iterator[int]:
+def _reading(path: Path, what: str, *, is_secret: bool = False) -> Iterator[int]:
     """Opens a file, without waiting for one that is a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -237,7 +273,12 @@ def _reading(path: Path, what: str) -> Iterator[int]:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise BadSetting(f"{what} {os.fspath(path)}: cannot be read: {error.strerror}") from error
+        if is_secret and not path.is_absolute():  # people put the secret itself there
+            raise BadSetting(
+                f"{what}: cannot be read: {error.strerror}; expected: the absolute path of a file. What is there instead is "
+                "not shown, as it may be the secret itself"
+            ) from None
+        raise BadSetting(f"{what} {path}: cannot be read: {error.strerror}") from error
 
 
 def _whole(descriptor: int) -> bytes:

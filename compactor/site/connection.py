@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from compactor.base.errors import BadSetting, NotSupported
-from compactor.base.private_files import is_here, read_secret
+from compactor.base.private_files import is_here, read_secret, read_secret_text
 from compactor.settings.credential_store import DEFAULT_PASSWORD, read_stored_secret
 from compactor.settings.jdbc_url import convert_url
 
@@ -29,7 +29,8 @@ _MYSQL_TLS = frozenset(
         *("ssl_verify_cert", "ssl_verify_identity"),
     )
 )
-_FILES_WITH_HOSTS = ("service", "read_default_file", "read_default_group")  #: of libpq, and two of PyMySQL
+#: Options of libpq, psycopg, and two of PyMySQL
+_OPTIONS_WITH_HOSTS = ("service", "conninfo", "read_default_file", "read_default_group")
 _LOCAL = ("localjceks://file/", "jceks://file/")
 
 
@@ -71,7 +72,7 @@ def metastore_url(
 
 def _from_file(file: str | None, site: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
     if file is not None:
-        return read_secret(Path(file), "password_file").decode("utf-8").rstrip("\r\n")
+        return read_secret_text(Path(file), "password_file").rstrip("\r\n")
     for provider in site.get("hadoop.security.credential.provider.path", "").split(","):
         password = _read_stored(provider.strip(), site, environment)
         if password is not None:
@@ -100,11 +101,11 @@ def _hosts(url: URL, environment: Mapping[str, str]) -> list[str]:
 
     Empty for its default, this machine.
 
-    A file in which the driver looks for a host counts as a host, since its content is unknown.
+    An option in which the driver looks for a host counts as a host, since a file may be read for it.
     """
     further = [url.query.get(key, ()) for key in ("host", "hostaddr")]
     named = [name for values in further for name in ((values,) if isinstance(values, str) else values)]
-    files = [f"the server that {key} leads to" for key in _FILES_WITH_HOSTS if key in url.query]
+    files = [f"the server that {key} leads to" for key in _OPTIONS_WITH_HOSTS if key in url.query]
     if url.get_backend_name() == "postgresql":  # what libpq takes where the URL is silent
         if "hostaddr" not in url.query:
             named.append(environment.get("PGHOSTADDR", ""))
@@ -153,5 +154,5 @@ def _store_password(site: Mapping[str, str], environment: Mapping[str, str]) -> 
     if "HADOOP_CREDSTORE_PASSWORD" in environment:
         return environment["HADOOP_CREDSTORE_PASSWORD"]
     if file is not None:
-        return read_secret(Path(file), "password of the credential store").decode("utf-8").strip()
+        return read_secret_text(Path(file), "password of the credential store").strip()
     return DEFAULT_PASSWORD

@@ -114,6 +114,22 @@ def test_a_link_of_somebody_else_counts_no_more_than_their_file(
         configure(environment={"COMPACTOR_METASTORE_URL": "sqlite:////x.db"})
 
 
+@pytest.mark.parametrize("way", ["link", "folder/own.toml"])
+def test_a_link_of_somebody_else_on_the_way_counts_no_more(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """They would choose which of the user's own files it is."""
+    (tmp_path / "own.toml").write_text('[metastore.default]\nmode = "clean"\n')
+    tmp_path.chmod(0o755)
+    theirs = planted(shared, "")
+    script = 'ln -s "$1/own.toml" "$2/link"; ln -s "$1" "$2/folder"'
+    assert second_user.act(script, str(tmp_path), str(theirs)).returncode == 0
+    (shared / "compactor.toml").symlink_to(theirs / way)
+    monkeypatch.chdir(shared)
+    with pytest.raises(BadSetting, match=f"{theirs} belongs to user"):
+        configure(environment={"COMPACTOR_METASTORE_URL": "sqlite:////x.db"})
+
+
 @pytest.mark.parametrize("target", ["compactor.toml", "."])
 def test_a_group_of_others_may_not_write_it(shared: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     """``nogroup`` has the second user; with a umask of 002 files have the mode 0664, and directories 0775."""

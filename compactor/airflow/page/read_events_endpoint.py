@@ -18,7 +18,7 @@ from compactor.airflow.configuration import metastore_names
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.page.readers import Limits, Overloaded, PageWork, readers_of
 from compactor.base.errors import BadFile, BadSetting, CompactorError
-from compactor.base.private_files import read_secret
+from compactor.base.private_files import read_secret_text
 from compactor.base.redaction import remember
 from compactor.requests.import_reads import TooManyEvents, import_reads
 from compactor.site.deployment import Configuration, open_site
@@ -69,10 +69,7 @@ def _configured(metastore: str) -> tuple[Configuration, str | None]:
 def _token(path: str) -> str | None:
     if not path:
         return None
-    try:
-        token = read_secret(Path(path), TOKEN_FILE).decode("utf-8").strip()
-    except UnicodeDecodeError:
-        raise BadSetting(f"{TOKEN_FILE} {path}: it cannot be read, expected: text in UTF-8") from None
+    token = read_secret_text(Path(path), TOKEN_FILE).strip()
     if len(token) < LEAST_TOKEN:
         raise BadSetting(f"{TOKEN_FILE} {path}: {len(token)} characters; wanted: {LEAST_TOKEN} or more")
     remember(token)

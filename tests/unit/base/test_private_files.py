@@ -15,6 +15,7 @@ from compactor.base.private_files import (
     is_here,
     must_be_secret,
     read_secret,
+    read_secret_text,
     read_unnamed_configuration,
     why_not_secret,
     why_not_trusted,
@@ -171,6 +172,22 @@ def test_a_link_leads_to_what_is_checked_too(place: Path, tmp_path: Path) -> Non
         read_unnamed_configuration(place / "compactor.toml")
 
 
+@pytest.mark.parametrize("folder", ["", "sub"])
+def test_every_link_on_the_way_is_checked(place: Path, tmp_path: Path, folder: str) -> None:
+    """Whoever may exchange one of them chooses which file of the user is read."""
+    made(tmp_path / "real.toml", 0o644)
+    sub = tmp_path / "middle" / "sub"
+    sub.mkdir(parents=True)
+    (sub / "up").symlink_to("../..")
+    (tmp_path / "middle" / "next").symlink_to("sub/up/real.toml")
+    (place / "compactor.toml").symlink_to("../middle/next")
+    assert read_unnamed_configuration(place / "compactor.toml") == "x"
+    directory = tmp_path / "middle" / folder
+    directory.chmod(0o777)
+    with pytest.raises(BadSetting, match=f"{directory} may be written by others"):
+        read_unnamed_configuration(place / "compactor.toml")
+
+
 @pytest.mark.parametrize("kind", ["pipe", "directory", "dangling"])
 def test_nobody_waits_for_what_is_no_file(place: Path, kind: str) -> None:
     path = place / "compactor.toml"
@@ -202,6 +219,25 @@ def test_a_secret_that_is_no_file_is_refused(place: Path) -> None:
     for path in (place / "pipe", place):
         with pytest.raises(BadSetting, match="is not a regular file"):
             read_secret(path, "password_file")
+
+
+def test_a_secret_in_the_place_of_its_file_is_not_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    for secret in ("hush-1234", "hush/1234", "hush" * 100):
+        with pytest.raises(
+            BadSetting, match=r"^password_file: cannot be read: .*; expected: the absolute path"
+        ) as raised:
+            read_secret(Path(secret), "password_file")
+        assert "hush" not in str(raised.value)
+    with pytest.raises(BadSetting, match=f"^password_file {place}/gone: cannot be read: No such file"):
+        read_secret(place / "gone", "password_file")
+
+
+def test_a_secret_that_is_no_text_is_named_and_not_shown(place: Path) -> None:
+    (place / "password").write_bytes(b"hush\xff")
+    (place / "password").chmod(0o600)
+    with pytest.raises(BadSetting, match=r"password_file /.*: is not UTF-8 at byte 4; expected: text$"):
+        read_secret_text(place / "password", "password_file")
 
 
 def test_what_is_not_there_is_left_to_who_reads_it(place: Path) -> None:

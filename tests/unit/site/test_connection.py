@@ -131,6 +131,7 @@ FAR = "postgresql://hive@db.example/metastore"
         # files of the drivers name hosts, too
         "postgresql://hive@/metastore?service=far",
         "postgresql://hive@localhost/metastore?service=far",
+        "postgresql://hive@/metastore?conninfo=host%3Ddb.example",
         "mysql+pymysql://hive@/metastore?read_default_file=/etc/my.cnf",
     ],
 )
