@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from compactor.base.errors import BadStatement
+from compactor.base.redaction import HIDDEN, is_secret_key
 from compactor.locking.accesses import Name, Spec
 from compactor.statements.tokens import Token
 
@@ -85,10 +86,19 @@ class TokenReader:
         """Returns the error at the next token: ``expectation``, and what is there instead."""
         token = self.next
         if token is None:
-            after = "" if self._last is None else f", after {str(self._last)!r} at {self._last.place}"
+            shown = "" if self._last is None else self._show([self._last])
+            after = "" if self._last is None else f", after {shown!r} at {self._last.place}"
             return BadStatement(f"statement: {expectation} at the end{after}")
-        shown = " ".join(map(str, self._tokens[self._at : self._at + 3]))
+        shown = self._show(self._tokens[self._at : self._at + 3])
         return BadStatement(f"statement: {expectation} before {shown!r} at {token.place}")
+
+    def _show(self, tokens: Sequence[Token]) -> str:
+        """Returns tokens as messages show them: after a text that names a secret, such as 'my.password', no other text."""
+        key = next((token for token in self._tokens if token.kind == "text" and is_secret_key(token.value)), None)
+        return " ".join(
+            HIDDEN if key is not None and token.kind == "text" and token.start > key.start else str(token)
+            for token in tokens
+        )
 
     def name(self) -> Name:
         """Reads a name, with or without its database. A catalog in front must be Hive's own.

@@ -25,6 +25,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_QUOTES = "'\"`"
 #: Hive's escapes within a text (``BaseSemanticAnalyzer.unescapeSQLString``); any other character stands for itself.
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\([0-3][0-7]{2})|\\(.)|''|\"\"", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
@@ -97,6 +98,8 @@ def _scan(text: str) -> Iterator[Token]:
         match = _TOKEN.match(text, at)
         place = f"line {line}, character {at - begin + 1}"
         if match is None:
+            if text[at] in _QUOTES:  # a text without an end may be a secret, so none of it is shown
+                raise BadStatement(f"statement: the text or name that begins with {text[at]} at {place} has no end")
             raise BadStatement(f"statement: {text[at : at + 20]!r} at {place} is not a word, name, text or sign")
         if text.startswith("/*", at) and match.lastgroup != "space":
             raise BadStatement(f"statement: the comment at {place} has no end")

@@ -64,3 +64,20 @@ def test_what_is_wrong_has_its_place() -> None:
     reader.need("b")
     with pytest.raises(BadStatement, match="C is expected at the end, after 'b' at line 2, character 1"):
         reader.need("c")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("('my.password' 'hush')", "= is expected before '*** )' at line 1, character 16"),
+        ("('my.password', 'hush')", "= is expected before ', *** )'"),
+        ("('my.password'='hush' 'hush too')", ") is expected before '*** )'"),
+        ("('my.password'='hush'", ") is expected at the end, after '***'"),
+        ("('a' 'b')", "= is expected before 'b )'"),
+        ("('a' 'my.password'='hush')", "= is expected before 'my.password = ***"),
+    ],
+)
+def test_no_text_after_the_name_of_a_secret_is_shown(text: str, said: str) -> None:
+    with pytest.raises(BadStatement) as raised:
+        TokenReader(tokenize(text)).properties()
+    assert said in str(raised.value)

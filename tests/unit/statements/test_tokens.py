@@ -11,7 +11,8 @@ from compactor.statements.tokens import DEEPEST, LONGEST, split_statements, toke
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("select 'a", "character 8"),
+        ("select 'a", "the text or name that begins with ' at line 1, character 8 has no end"),
+        ("select `a", "the text or name that begins with ` at line 1, character 8 has no end"),
         ("select 1; select 2", "there are several"),
         ("select 1 /* of */ /* two", "the comment at line 1, character 19 has no end"),
         (r"select '\ude00\ud83d'", "at line 1, character 8 has half of a character"),
