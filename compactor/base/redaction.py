@@ -14,9 +14,11 @@ from urllib.parse import unquote
 HIDDEN = "***"
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z0-9]+(?![a-z])")  # fs.s3a.secretKey -> fs s3a secret Key
 _SECRET_NAME = re.compile(
-    r"passw|pwd|passphrase|passcode|secret|token|credential|delegation|signature|apikey|accesskey|privatekey|accountkey"
-    r"|\b(?:sig|sas|jwt|bearer|authorization|cookie)\b"
-    r"|\b(?:api|access|account|private|encryption|signing|session|shared|storage|fernet) key\b| pass$"
+    r"passw|pwd|pswd|passphrase|passcode|passkey|secret|token|credential|creds|delegation|signature|apikey|accesskey"
+    r"|privatekey|accountkey|masterkey"
+    r"|\b(?:sig|sas|psk|jwt|bearer|authorization|cookie|cookies)\b"
+    r"|\b(?:api|access|account|private|encryption|signing|session|shared|storage|fernet|master|license|hmac|pass) keys?\b"
+    r"|(?<!by)(?<!com)pass$|auth$"
 )
 #: The last word of names such as ``password.file`` and ``credentials.provider``, whose values say where a secret is.
 _WHERE = frozenset(

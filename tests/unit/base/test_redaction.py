@@ -66,6 +66,12 @@ def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
         "sasToken",
         "s3.encryption.key",
         "spark.kubernetes.authenticate.oauthToken",
+        "spark.redis.auth",
+        "requirepass",
+        "db.creds",
+        "spark.ssl.psk",
+        "parquet.encryption.key.list",
+        "spark.encryption.masterKey",
     ],
 )
 def test_names_of_secrets(key: str) -> None:
@@ -99,6 +105,9 @@ def test_names_of_secrets(key: str) -> None:
         "authority",
         "passenger_path",
         "HADOOP_TOKEN_FILE_LOCATION",
+        "hive.server2.authentication",
+        "spark.proxy.bypass",
+        "parquet.encryption.column.keys",
     ],
 )
 def test_names_of_others(key: str) -> None:
