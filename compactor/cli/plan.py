@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.compact import parse_properties
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import counted, duration, print_json, say, size
+from compactor.cli.requests import parse_properties
 
 if TYPE_CHECKING:
     from compactor.answers.preview import Preview

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from compactor.cli.compact import parse_properties
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.line_plot import line_plot
 from compactor.cli.output import counted, print_json, print_table, say
+from compactor.cli.requests import parse_properties
 
 
 @click.command()
