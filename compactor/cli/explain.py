@@ -1,18 +1,21 @@
-"""``compactor explain DB.TABLE``."""
+"""Commands that explain: what happens to a table (explain), what a compaction would do (plan), which locks a statement takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from compactor.base.utc import utc_text
-from compactor.cli.context import CliContext, with_context
+from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import counted, duration, print_json, say, size
+from compactor.cli.requests import parse_properties
 
 if TYPE_CHECKING:
     from compactor.answers.explain import Explanation, PartitionExplanation, Queued
+    from compactor.answers.preview import Preview
     from compactor.answers.show_quarantine import QuarantineRow
     from compactor.initiator.candidate_scan import Considered
 
@@ -107,3 +110,81 @@ def _queued(queued: Queued) -> Iterator[str]:
     yield f"  compaction {entry.id} {entry.type.label.lower()}: {entry.state.label}{waits}"
     for blocker in queued.blockers:
         yield f"    held by {blocker} ({duration(blocker.age_ms)})"
+
+
+@click.command("explain-locks")
+@click.argument("statement", metavar="STATEMENT")
+@click.option("--database", metavar="DB", default="default", show_default=True, help="The current database.")
+@click.option("--old", is_flag=True, help="List the S and X locks of Hive's lock manager without transactions.")
+@with_context
+def explain_locks(context: CliContext, statement: str, database: str, old: bool) -> None:
+    """List the locks a HiveQL statement would take, like Hive's EXPLAIN LOCKS. Nothing is locked."""
+    from compactor.answers import explain_locks as service
+
+    with context.site(read_only=True) as site:
+        explained = service.explain_locks(site, statement, database=database.lower(), old=old)
+    if context.json:
+        print_json(explained.to_json())
+        return
+    say("LOCK INFORMATION:")
+    for lock in explained.locks:
+        say(str(lock))
+
+
+_TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
+
+
+@click.command()
+@click.argument("table", metavar="DB.TABLE")
+@click.option("--partition", metavar="P", help="PART_NAME as Hive stores it, or k=v,k=v. Default: every partition.")
+@click.option("--type", "kind", type=_TYPES, help="Default: the type the initiator would request.")
+@click.option("--property", "pairs", metavar="K=V", multiple=True, help="A property of the request; may be repeated.")
+@with_context
+def plan(context: CliContext, table: str, partition: str | None, kind: str | None, pairs: tuple[str, ...]) -> None:
+    """Dry run: show what a compaction would read, write, copy and re-encode."""
+    from compactor.answers.preview import preview
+
+    with context.site(read_only=True) as site:
+        previews = preview(site, table, partition=partition, type=kind, properties=parse_properties(pairs))
+    if context.json:
+        print_json([p.to_json() for p in previews])
+    else:
+        _print_plans(table, previews)
+    if any(p.error is not None for p in previews):
+        sys.exit(FAILED)
+
+
+def _expected_text(preview: Preview) -> str:
+    found = preview.expected
+    if found is None:
+        return "expected: unknown, too few compactions like it have ended"
+    low, high = (duration(round(seconds * 1000)) for seconds in (found.low, found.high))
+    cores = "" if found.core_seconds is None else f", {found.core_seconds:.3g} core-seconds"
+    return (
+        f"expected: about {duration(round(found.seconds * 1000))} ({low} to {high}, by {counted(found.runs, 'run')})"
+        f"{cores}, about {size(found.bytes_written)} written"
+    )
+
+
+def _print_plans(table: str, previews: Sequence[Preview]) -> None:
+    for p in previews:
+        if p.error is not None:
+            say(f"{p.entity}: {p.error}")
+            continue
+        say(f"{p.entity}: {p.type.label.lower()}, because {p.because}")
+        if p.nothing is not None:
+            say(f"  nothing to do: {p.nothing}")
+            continue
+        say(f"  reads  {', '.join(p.inputs)} ({size(p.input_bytes)})")
+        say(f"  writes {', '.join(p.outputs)}")
+        for sentence in p.summary.sentences:
+            say(f"  {sentence}")
+        c = p.cost
+        say(
+            f"  stripes: {c.stripes_copied} copied ({size(c.bytes_copied)}), {c.stripes_reencoded} re-encoded "
+            f"({size(c.bytes_reencoded)}), {c.stripes_dropped} dropped ({size(c.bytes_dropped)})"
+        )
+        say(f"  rows: {c.rows_in} -> {c.rows_out}; delete events: {c.delete_events_in} -> {c.delete_events_out}")
+        say(f"  {_expected_text(p)}")
+    if not previews:
+        say(f"{table} has no partitions")
