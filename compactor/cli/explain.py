@@ -1,4 +1,4 @@
-"""Commands that explain: what happens to a table (explain), what a compaction would do (plan), which locks a statement takes."""
+"""Commands that explain: a table's state (explain), a compaction (plan), a statement's locks (explain-locks)."""
 
 from __future__ import annotations
 

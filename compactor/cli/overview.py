@@ -1,16 +1,19 @@
-"""``compactor overview``."""
+"""Commands about all tables: overview, the queries that read them (reads), other settings on the past (simulate)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from compactor.base.utc import utc_text
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import counted, duration, print_json, print_table, say, size
+from compactor.cli.output import cell, counted, duration, print_either, print_json, print_table, say, size
 from compactor.cli.progress_text import progress_text
+from compactor.cli.requests import parse_properties
 
 if TYPE_CHECKING:
     from compactor.answers.fleet import Fleet, Returns
@@ -30,9 +33,9 @@ def overview(context: CliContext, worst: int) -> None:
     if context.json:
         print_json({**found.to_json(), "reads": [one.to_json() for one in told]})
         return
-    for line in _lines(found):
+    for line in _overview_lines(found):
         say(line)
-    print_table(found.health_rows, _columns(), "no table has been looked at yet")
+    print_table(found.health_rows, _health_columns(), "no table has been looked at yet")
     print_table(
         [one._asdict() for one in found.worst], ("database", "table", "partitions", "health", "deltas", "bytes"), ""
     )
@@ -54,13 +57,13 @@ def _read(one: TableReads) -> str:
     return f"reads of {one.table}: {counted(one.queries, 'query', 'queries')}, {one.seconds:.3g} s{felt}"
 
 
-def _columns() -> tuple[str, ...]:
+def _health_columns() -> tuple[str, ...]:
     from compactor.answers.fleet import STEPS
 
     return ("database", *STEPS, "unknown")
 
 
-def _lines(found: Fleet) -> Iterator[str]:
+def _overview_lines(found: Fleet) -> Iterator[str]:
     looked = "the initiator has not made a pass yet" if found.looked_at is None else f"at {utc_text(found.looked_at)}"
     yield f"due: {counted(found.due, 'table or partition', 'tables and partitions')} ({looked})"
     expected = (
@@ -92,3 +95,174 @@ def _returned(one: Returns) -> str:
     cores = f" ({duration(round(one.core_seconds * 1000))} of processor time)" if one.core_seconds else ""
     moved = f"{size(one.bytes_moved)} in {duration(round(one.seconds * 1000))}{cores}"
     return f"last {one.days} days: {counted(one.runs, 'run')} removed {removed}, moved {moved}{opening}"
+
+
+_READ_COLUMNS = (
+    "table",
+    "queries",
+    "took",
+    "last_read",
+    "runs",
+    "compared",
+    "like_queries",
+    "before",
+    "after",
+    "files_before",
+    "files_after",
+)
+
+
+@click.group()
+def reads() -> None:
+    """Take in and show the queries that read tables, and what compactions brought them."""
+
+
+@reads.command("import")
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"))
+@with_context
+def import_(context: CliContext, file: TextIO) -> None:
+    """Take in queries: events of Trino's HTTP event listener, rows of HiveServer2's query
+    history, or plain records; one JSON object a line. - reads what is piped in. Each is stored
+    once, however often it is told; no text of a query is kept."""
+    from compactor.requests.import_reads import import_reads
+
+    with context.site() as site:
+        done = import_reads(site, _bounded_lines(file), file.name)
+    told = f"{counted(done.events, 'event')}, {counted(done.queries, 'query', 'queries')} that read tables"
+    print_either(context.json, done.to_json(), f"{told}; {counted(done.stored, 'read')} of tables here stored")
+
+
+def _bounded_lines(file: TextIO) -> Iterator[str]:
+    """Yields lines, of which none takes more memory than an event may."""
+    from compactor.insight.read_events import MOST_BYTES
+
+    while line := file.readline(MOST_BYTES + 2):
+        yield line
+
+
+@reads.command("show")
+@click.argument("table", metavar="[DB.TABLE]", required=False)
+@click.option("--days", type=click.IntRange(min=1), default=30, show_default=True, help="The last days.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Of read and unread tables each."
+)
+@with_context
+def show_reads(context: CliContext, table: str | None, days: int, limit: int) -> None:
+    """Show how often tables are read, and how long like queries took before and after compactions.
+
+    With a table: each of its compactions that can be compared.
+    """
+    from compactor.answers.reader_gains import reads_of, table_reads
+    from compactor.site.named_tables import find_table
+
+    with context.site(read_only=True) as site:
+        if table is None:
+            found = table_reads(site, days=days, limit=limit)
+        else:
+            wanted = find_table(site.metastore.catalog, table)
+            found = [reads_of(site, wanted.database, wanted.name, days=days)]
+    rows = [one.to_json() for one in found]
+    of_runs = [run.to_json() for one in found for run in one.compared] if table is not None else []
+    if context.json:
+        print_json({"tables": rows, "compactions": of_runs})
+        return
+    print_table([_read_row(row) for row in rows], _READ_COLUMNS, "nobody has told of any read")
+    if of_runs:
+        print_table(of_runs, tuple(of_runs[0]), "")
+
+
+def _read_row(row: dict[str, object]) -> dict[str, object]:
+    times = {name: None if row[name] is None else f"{row[name]} s" for name in ("before", "after")}
+    last = "nobody reads it" if row["last_at"] is None else cell("at", row["last_at"])
+    return {**row, **times, "took": f"{row['seconds']} s", "last_read": last}
+
+
+@click.command()
+@click.option(
+    "--days", type=click.IntRange(min=1), default=14, show_default=True, help="The last days, as far as recorded."
+)
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting; may be repeated.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, writable=True, path_type=Path), metavar="FILE", help="Draw it as SVG."
+)
+@with_context
+def simulate(context: CliContext, days: int, pairs: tuple[str, ...], plot: Path | None) -> None:
+    """Replay the last days under other settings: runs, core-seconds, directories that readers
+    meet. What was written comes again, from our own record; nothing is listed or changed.
+
+    --set takes settings of tables, compactor.order and compactor.budget.
+    """
+    from compactor.answers.replay import simulate as replayed
+
+    with context.site(read_only=True) as site:
+        found = replayed(site, days, parse_properties(pairs, "--set"))
+    named = {"happened": found.happened, "simulated as it is": found.present, "simulated as given": found.other}
+    if plot is not None:
+        curves = {name: tally.curve.points() for name, tally in named.items()}
+        plot.write_text(line_plot("Directories that a reader meets, on average", curves), encoding="utf-8")
+    if context.json:
+        print_json(found.to_json())
+        return
+    entities, passes = found.entities, counted(found.passes, "pass", "passes")
+    what = counted(entities, "table or partition", "tables and partitions")
+    say(f"{what} in {passes} of the last {counted(found.days, 'day')}")
+    rows = [{"": name, **tally.to_json()} for name, tally in named.items()]
+    print_table(rows, tuple(rows[0]), "")
+
+
+WIDTH, HEIGHT = 760, 340
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 62, 34
+_COLOURS = ("#5b6470", "#2477d4", "#e0912f", "#16693a")
+_LINES = 4  #: of the grid
+Curve = Sequence[tuple[int, float]]
+
+
+def line_plot(title: str, curves: Mapping[str, Curve]) -> str:
+    """Returns a picture of named curves, each of times (epoch ms) and values that are not below zero."""
+    points = [point for curve in curves.values() for point in curve]
+    times = [at for at, _ in points] or [0, 1]
+    begin, end = min(times), max(max(times), min(times) + 1)
+    top = max([value for _, value in points] + [1.0])
+
+    def place(at: float, value: float) -> str:
+        x = _LEFT + (at - begin) / (end - begin) * (WIDTH - _LEFT - _RIGHT)
+        return f"{x:.1f},{_plot_height(value / top):.1f}"
+
+    parts = [_svg_text(_LEFT, 22, title, size=15), *_grid_lines(top), *_date_labels(begin, end)]
+    for number, (name, curve) in enumerate(curves.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
+        line = " ".join(place(at, value) for at, value in curve)
+        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{line}"/>')
+        parts.append(_svg_text(_LEFT + 170 * number, 46, f"— {name}", colour=colour))
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="sans-serif">'
+    )
+    background = f'<title>{escape(title)}</title><rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>'
+    return "\n".join([head, background, *parts, "</svg>", ""])
+
+
+def _plot_height(share: float) -> float:
+    return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
+
+
+def _grid_lines(top: float) -> list[str]:
+    lines = []
+    for number in range(_LINES + 1):
+        y = _plot_height(number / _LINES)
+        lines.append(f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e1e4e8"/>')
+        lines.append(_svg_text(_LEFT - 8, y + 4, f"{top * number / _LINES:.3g}", anchor="end"))
+    return lines
+
+
+def _date_labels(begin: int, end: int) -> list[str]:
+    y = HEIGHT - 10
+    return [
+        _svg_text(_LEFT, y, utc_text(begin)),
+        _svg_text(WIDTH - _RIGHT, y, utc_text(end), anchor="end"),
+    ]
+
+
+def _svg_text(x: float, y: float, text: str, *, size: int = 12, colour: str = "#1b1f24", anchor: str = "start") -> str:
+    return (
+        f'<text x="{x:.0f}" y="{y:.0f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}">{escape(text)}</text>'
+    )
