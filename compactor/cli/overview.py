@@ -11,8 +11,17 @@ import click
 
 from compactor.base.utc import utc_text
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import cell, counted, duration, print_either, print_json, print_table, say, size
-from compactor.cli.progress_text import progress_text
+from compactor.cli.output import (
+    cell,
+    counted,
+    duration,
+    print_either,
+    print_json,
+    print_table,
+    progress_text,
+    say,
+    size,
+)
 from compactor.cli.requests import parse_properties
 
 if TYPE_CHECKING:

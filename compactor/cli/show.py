@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import print_json, print_table
-from compactor.cli.progress_text import with_progress
+from compactor.cli.output import print_json, print_table, with_progress
 
 _TABLES = (
     "table",

@@ -10,8 +10,7 @@ import click
 
 from compactor.base.errors import BadSetting
 from compactor.cli.context import CliContext, with_context
-from compactor.cli.output import print_json_line, print_table, say
-from compactor.cli.progress_text import with_progress
+from compactor.cli.output import print_json_line, print_table, say, with_progress
 
 if TYPE_CHECKING:
     from compactor.tables.sql.answer import Answer

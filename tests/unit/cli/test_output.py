@@ -5,6 +5,7 @@ import json
 import pytest
 
 from compactor.cli import output
+from compactor.cli.output import progress_text, watch_text
 
 
 def test_a_table_for_a_pipe_is_aligned_and_never_truncated(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,3 +73,26 @@ def test_a_json_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_terminal_gets_a_drawn_table_unless_names_would_break(width: int, fits: bool) -> None:
     columns, cells = ("table", "because"), [["default.t", "x" * 500]]
     assert output._fits(columns, cells, width) is fits
+
+
+NOTHING = dict.fromkeys(
+    ("units", "units_done", "bytes", "bytes_done", "left_ms", "tracking_url", "log_url", "task_url")
+)
+
+
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        ({}, None),
+        ({"units": 8, "units_done": 3, "bytes": 2_000_000, "bytes_done": 1_200}, "3 of 8 units, 1.2 kB of 2.0 MB"),
+        ({"left_ms": 45_000}, "about 45 s left"),
+        ({"units": 1, "units_done": 0, "bytes": 0, "bytes_done": 0, "left_ms": 0}, "0 of 1 unit, about to end"),
+    ],
+)
+def test_progress_in_words(row: dict[str, object], wanted: str | None) -> None:
+    assert progress_text(NOTHING | row) == wanted
+
+
+def test_where_to_watch() -> None:
+    assert watch_text(NOTHING) is None
+    assert watch_text(NOTHING | {"log_url": "http://log", "task_url": "http://task"}) == "http://task http://log"
