@@ -1,4 +1,4 @@
-"""``compactor metastore …``."""
+"""Commands about the databases: metastore … and state …."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.base.errors import Refused
+from compactor.base.errors import BadSetting, Refused
 from compactor.base.utc import utc_text
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_either, print_json, say
@@ -102,11 +102,11 @@ def agree(context: CliContext, yes: bool) -> None:
     if context.json:
         print_json(sides.to_json())
         return
-    for line in _lines(sides):
+    for line in _side_lines(sides):
         say(line)
 
 
-def _lines(sides: BothSides) -> Iterator[str]:
+def _side_lines(sides: BothSides) -> Iterator[str]:
     database, marks = sides.database, sides.database.marks
     yield (
         f"database: newest transaction {database.newest}, {marks.unfinished} open, next lock {marks.next_lock}, next "
@@ -139,3 +139,40 @@ def _lines(sides: BothSides) -> Iterator[str]:
             "transactions then time out, and the cleaner removes what they wrote, even if they had committed. Look first at "
             "the lines that begin with open: or aborted:, or put the right database back"
         )
+
+
+@click.group()
+def state() -> None:
+    """Our own tables (COMPACTOR_…)."""
+
+
+@state.command("init")
+@with_context
+def state_init(context: CliContext) -> None:
+    """Create our tables at state_url, or else in the metastore's database, unless they exist."""
+    _upgrade_state(context)
+
+
+@state.command("upgrade")
+@with_context
+def state_upgrade(context: CliContext) -> None:
+    """Upgrade our tables to this release's version."""
+    _upgrade_state(context)
+
+
+def _upgrade_state(context: CliContext) -> None:
+    from compactor.database.engine import open_database
+    from compactor.state import store
+
+    configuration = context.configuration()
+    if configuration.own_state_url is None:
+        raise BadSetting(
+            f"metastore {configuration.name}: mode observe stores nothing in the metastore's database; set state_url to "
+            "a database of our own"
+        )
+    database = open_database(configuration.own_state_url)
+    try:
+        version = store.upgrade(database)
+    finally:
+        database.close()
+    print_either(context.json, {"url": database.url, "version": version}, f"state {database.url}: version {version}")

@@ -25,7 +25,6 @@ from compactor.cli import (
     run,
     show,
     sql,
-    state,
     submit,
 )
 from compactor.cli.context import FAILED, USAGE, CliContext
@@ -128,6 +127,6 @@ for command in (
     requests.restore,
     dump.dump,
     metastore.metastore,
-    state.state,
+    metastore.state,
 ):
     program.add_command(command)

@@ -122,3 +122,10 @@ def test_agree_without_a_file_says_so(compactor: Compactor, metastore: Metastore
     shown = compactor("metastore", "agree").stdout
     assert f"remembered: nothing in {tmp_path}/metastore.db.memory/default" in shown
     assert f"memory: {tmp_path}/metastore.db.memory/default" in compactor("metastore", "info").stdout.splitlines()
+
+
+def test_mode_observe_has_separate_state_or_none(compactor: Compactor, metastore: Metastore, tmp_path: Path) -> None:
+    refused = compactor("--set", "compactor.mode=observe", "state", "init")
+    assert (refused.exit_code, "set state_url" in refused.stderr) == (2, True)
+    done = compactor("state", "upgrade", "--json")
+    assert json.loads(done.stdout)["version"] == store.newest_version()
