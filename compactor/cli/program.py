@@ -13,7 +13,6 @@ from compactor.base.errors import BadSetting, CompactorError, NotFound
 from compactor.base.printable import log_lines
 from compactor.base.redaction import is_secret, remember
 from compactor.cli import (
-    claims,
     doctor,
     dump,
     explain,
@@ -123,7 +122,7 @@ for command in (
     requests.resume,
     requests.override,
     resolve.resolve,
-    claims.claims,
+    resolve.claims,
     requests.restore,
     dump.dump,
     metastore.metastore,

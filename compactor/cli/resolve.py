@@ -1,4 +1,4 @@
-"""``compactor resolve DB.TABLE`` and ``compactor metastore advance``."""
+"""Commands about directories in doubt (resolve, metastore advance) and directories of other tables (claims)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
+    from compactor.requests.give_up_claims import ClaimOnTable
     from compactor.requests.in_doubt import InDoubt
     from compactor.requests.resolve import Resolved, Ruling
 
-_COLUMNS = ("table", "path", "files", "bytes", "because", "unreadable")
+
+_DOUBT_COLUMNS = ("table", "path", "files", "bytes", "because", "unreadable")
 _NOTHING = "nothing is in doubt"
 
 
@@ -48,13 +50,13 @@ def resolve(
         found = in_doubt(site, found_table)
         rulings = _rulings(found, kept, aside, keep_all)
         if not yes:
-            _show(context, found, rulings)
+            _show_doubts(context, found, rulings)
             return
         done = service.resolve(site, found_table, rulings)
     if context.json:
         print_json(done.to_json())
         return
-    _say(done.directories)
+    _report(done.directories)
     say(f"{table}: {len(done.directories)} directories resolved, the next write ID is {done.next_write_id}")
 
 
@@ -74,7 +76,7 @@ def advance(context: CliContext, keep_all: bool, rulings: IO[str] | None, yes: b
 
     with context.site(read_only=not yes) as site:
         gap = service.measure_gap(site)
-        given = {} if rulings is None else _parsed(rulings)
+        given = {} if rulings is None else _parse_rulings(rulings)
         if keep_all:
             given = _keep_every(gap.directories) | given
         if not yes:
@@ -90,9 +92,9 @@ def advance(context: CliContext, keep_all: bool, rulings: IO[str] | None, yes: b
     if context.json:
         print_json(done.to_json())
         return
-    _say(done.quarantined)
+    _report(done.quarantined)
     for name, resolution in done.tables.items():
-        _say(resolution.directories)
+        _report(resolution.directories)
         say(f"{name}: the next write ID is {resolution.next_write_id}")
     say(f"newest transaction: {done.newest}")
 
@@ -118,7 +120,7 @@ def _keep_every(found: Iterable[InDoubt]) -> dict[tuple[str, str], Ruling]:
     return {(f"{one.entity.database}.{one.entity.table}", one.path): Ruling.KEEP for one in found}
 
 
-def _parsed(file: IO[str]) -> dict[tuple[str, str], Ruling]:
+def _parse_rulings(file: IO[str]) -> dict[tuple[str, str], Ruling]:
     """Parses rulings as `metastore advance --json` prints them.
 
     Raises:
@@ -137,7 +139,7 @@ def _parsed(file: IO[str]) -> dict[tuple[str, str], Ruling]:
         ) from error
 
 
-def _show(context: CliContext, found: Sequence[InDoubt], rulings: Mapping[str, Ruling]) -> None:
+def _show_doubts(context: CliContext, found: Sequence[InDoubt], rulings: Mapping[str, Ruling]) -> None:
     if context.json:
         named = {path: ruling.value for path, ruling in rulings.items()}
         print_json([{**one.to_json(), "ruling": named.get(one.path)} for one in found])
@@ -148,9 +150,51 @@ def _show(context: CliContext, found: Sequence[InDoubt], rulings: Mapping[str, R
 
 
 def _table(found: Sequence[InDoubt]) -> None:
-    print_table([one.to_json() for one in found], _COLUMNS, _NOTHING)
+    print_table([one.to_json() for one in found], _DOUBT_COLUMNS, _NOTHING)
 
 
-def _say(done: Iterable[Resolved]) -> None:
+def _report(done: Iterable[Resolved]) -> None:
     for one in done:
         say(f"{one.doubt.entity} {one.doubt.name}: {one.ruling.value}, now {one.name}")
+
+
+_CLAIM_COLUMNS = ("table", "claim", "directory", "owner")
+
+
+@click.command()
+@click.argument("table", metavar="[DB.TABLE]", required=False)
+@click.option("--give-up", "names", metavar="CLAIM", multiple=True, help="Give this claim up; may be repeated.")
+@click.option("--give-up-all", is_flag=True, help="Give every claim up that is shown.")
+@click.option("--yes", is_flag=True, help="Do it; without, only show the claims.")
+@with_context
+def claims(context: CliContext, table: str | None, names: tuple[str, ...], give_up_all: bool, yes: bool) -> None:
+    """Show which directories of a table, or of all tables, another table claims, and give such claims up.
+
+    The first compaction of a directory leaves a claim there: a hidden file, named by the metastore and the table. Nothing
+    is compacted or removed where another table's claim is. Give it up if that table is gone, or if the directory is a
+    copy of its; else two metastores lose each other's rows.
+    """
+    from compactor.requests import give_up_claims as service
+
+    with context.site(read_only=not yes) as site:
+        foreign = service.foreign_claims(site, table)
+        chosen = foreign if give_up_all else [claim for claim in foreign if claim.name in names]
+        if unknown := set(names) - {claim.name for claim in foreign}:
+            raise BadSetting(f"--give-up {min(unknown)}: is not a claim of another table there; look again without it")
+        if yes:
+            service.give_up(site, chosen)
+    _show_claims(context, foreign, chosen if yes else ())
+
+
+def _show_claims(context: CliContext, foreign: list[ClaimOnTable], given_up: list[ClaimOnTable] | tuple[()]) -> None:
+    if context.json:
+        print_json({"claims": [claim.to_json() for claim in foreign], "given_up": [claim.path for claim in given_up]})
+        return
+    if not foreign:
+        say("no other table claims a directory there")
+        return
+    print_table([claim.to_json() for claim in foreign], _CLAIM_COLUMNS, "")
+    for claim in given_up:
+        say(f"{claim.path}: given up")
+    if not given_up:
+        say("nothing was changed; give claims up with --give-up CLAIM --yes or --give-up-all --yes")
