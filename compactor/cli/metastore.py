@@ -10,8 +10,8 @@ import click
 from compactor.base.errors import BadSetting, Refused
 from compactor.base.utc import utc_text
 from compactor.cli.context import CliContext, with_context
+from compactor.cli.doubtful_directories import advance
 from compactor.cli.output import print_either, print_json, say
-from compactor.cli.resolve import advance
 
 if TYPE_CHECKING:
     from compactor.requests.accept_database import BothSides

@@ -140,7 +140,7 @@ ELSEWHERE: dict[str, str] = {
     "doctor/configuration_files_check.py": "security/test_configuration_of_others.py",
     "site/directory_claims.py": "security/test_other_metastores.py",
     "site/other_metastores.py": "security/test_other_metastores.py",
-    "requests/give_up_claims.py": "unit/cli/test_resolve.py",
+    "requests/give_up_claims.py": "unit/cli/test_doubtful_directories.py",
     "site/old_site.py": "unit/hive2/test_major.py",
 }
 
