@@ -1,32 +1,34 @@
-"""The command line of spark-submit for one batch, and the environment that goes with it."""
+"""The command line of spark-submit for one batch, the cluster that it reaches, and its environment."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import compactor
 from compactor.base.errors import NotSupported
 from compactor.cli.context import CliContext
-from compactor.cli.spark_target import SparkTarget
 from compactor.launch.yarn_application import make_tag
 from compactor.settings.driver_config import driver_config, for_yarn
-from compactor.site.spark_secrets import inherited_path
+from compactor.site.spark_secrets import defaults_file, inherited_path
 
 if TYPE_CHECKING:
     from compactor.batches.assembly import PlannedBatch
+
 
 _TAGS = "spark.yarn.tags"
 _UPLOADS = "spark.kubernetes.file.upload.path"
 _PYTHON, _DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 
 
-def spark_submit() -> str:
+def find_spark_submit() -> str:
     """Returns the path of spark-submit in SPARK_HOME, on PATH or in the installed pyspark.
 
     Raises:
@@ -45,7 +47,7 @@ def spark_submit() -> str:
     raise NotSupported("spark-submit is neither in SPARK_HOME nor on PATH: install Spark, or `compactor run worker`")
 
 
-def command(
+def submit_line(
     program: str, context: CliContext, batch: PlannedBatch, target: SparkTarget, properties: int | None = None
 ) -> Sequence[str]:
     """Returns the command line of one batch's application.
@@ -58,18 +60,18 @@ def command(
     line += ["--queue", batch.queue] if batch.queue else []
     line += ["--proxy-user", batch.run_as] if batch.run_as else []
     conf = for_yarn(batch.conf, target.defaults, is_cluster=target.is_cluster) if target.is_yarn else batch.conf
-    for key, value in sorted({**conf, **_added(context, batch, target)}.items()):
+    for key, value in sorted({**conf, **_added_conf(context, batch, target)}.items()):
         line += ["--conf", f"{key}={value}"]
-    line += [_job(batch, target), "--metastore", context.metastore, "--batch", str(batch.batch_id)]
+    line += [_driver_file(batch, target), "--metastore", context.metastore, "--batch", str(batch.batch_id)]
     line += ["--max-seconds", str(batch.max_seconds)] if batch.max_seconds is not None else []
-    config = driver_config(config_of(context), {**target.defaults, **batch.conf}, is_cluster=target.is_cluster)
+    config = driver_config(config_path(context), {**target.defaults, **batch.conf}, is_cluster=target.is_cluster)
     line += ["--config", config] if config else []
     for key, value in context.flags.items():
         line += ["--set", f"{key}={value}"]
     return line
 
 
-def _added(context: CliContext, batch: PlannedBatch, target: SparkTarget) -> dict[str, str]:
+def _added_conf(context: CliContext, batch: PlannedBatch, target: SparkTarget) -> dict[str, str]:
     """Returns the keys that tell the batch's applications from others on YARN, and that let a driver on this machine run
     this interpreter, whatever unpacks itself beside executors."""
     added = {}
@@ -84,12 +86,12 @@ def _added(context: CliContext, batch: PlannedBatch, target: SparkTarget) -> dic
     return added
 
 
-def executors_python(target: SparkTarget, batch: PlannedBatch) -> str | None:
+def find_executor_python(target: SparkTarget, batch: PlannedBatch) -> str | None:
     """Returns the interpreter of executors on a cluster; None if nobody says which."""
     return batch.conf.get(_PYTHON) or target.defaults.get(_PYTHON) or os.environ.get("PYSPARK_PYTHON")
 
 
-def environment(target: SparkTarget) -> Mapping[str, str]:
+def submit_environment(target: SparkTarget) -> Mapping[str, str]:
     """Returns our environment; executors of a local master run this interpreter, as the first on PATH may lack pyarrow."""
     env = dict(os.environ)
     if target.is_local:
@@ -97,13 +99,68 @@ def environment(target: SparkTarget) -> Mapping[str, str]:
     return env
 
 
-def config_of(context: CliContext) -> str | None:
+def config_path(context: CliContext) -> str | None:
     return context.config or os.environ.get("COMPACTOR_CONFIG")
 
 
-def _job(batch: PlannedBatch, target: SparkTarget) -> str:
+def _driver_file(batch: PlannedBatch, target: SparkTarget) -> str:
     """Returns the driver's file, by path, as spark-submit expects it. A pod has it in its image, at the same path as here,
     unless there is a place to upload it to."""
     path = str(Path(compactor.__file__).parent / "launch" / "job" / "worker_job.py")
     in_pod = target.is_kubernetes and target.is_cluster and _UPLOADS not in {**target.defaults, **batch.conf}
     return f"local://{path}" if in_pod else path
+
+
+_MASTER, _MODE = "spark.master", "spark.submit.deployMode"
+_ENTRY = re.compile(r"\s*(?P<key>[^\s=:#!]+)(?:\s*[=:]\s*|\s+)(?P<value>.*?)\s*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkTarget:
+    """Master and deploy mode, with the site's own keys from spark-defaults.conf."""
+
+    master: str
+    deploy_mode: str
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()  #: of spark-submit, for what is not left to it
+
+    @property
+    def is_local(self) -> bool:
+        return self.master.startswith("local")
+
+    @property
+    def is_yarn(self) -> bool:
+        return self.master == "yarn"
+
+    @property
+    def is_kubernetes(self) -> bool:
+        return self.master.startswith("k8s://")
+
+    @property
+    def is_cluster(self) -> bool:
+        """True if the driver runs on another machine than spark-submit."""
+        return self.deploy_mode == "cluster"
+
+
+def find_target(program: str, master: str | None, deploy_mode: str | None, environ: Mapping[str, str]) -> SparkTarget:
+    """Returns where ``program``, a spark-submit, sends an application that is given these options."""
+    defaults = _read_defaults(program, environ)
+    return SparkTarget(
+        master=master or environ.get("MASTER") or defaults.get(_MASTER) or "local[*]",
+        deploy_mode=deploy_mode or environ.get("DEPLOY_MODE") or defaults.get(_MODE) or "client",
+        defaults=defaults,
+        options=(
+            *(("--master", master) if master else ()),
+            *(("--deploy-mode", deploy_mode) if deploy_mode else ()),
+        ),
+    )
+
+
+def _read_defaults(program: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the entries of spark-defaults.conf, a Java properties file, where spark-submit looks for it."""
+    try:
+        lines = defaults_file(program, environ).read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    found = (_ENTRY.match(line) for line in lines if not line.lstrip().startswith(("#", "!")))
+    return {entry["key"]: entry["value"] for entry in found if entry is not None}

@@ -11,8 +11,15 @@ import click
 
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, say, size
-from compactor.cli.spark_line import command, config_of, environment, executors_python, spark_submit
-from compactor.cli.spark_target import SparkTarget, target_of
+from compactor.cli.spark_line import (
+    SparkTarget,
+    submit_line,
+    config_path,
+    submit_environment,
+    find_executor_python,
+    find_spark_submit,
+    find_target,
+)
 from compactor.launch.yarn_application import make_tag
 from compactor.settings.driver_config import must_know_metastore
 
@@ -42,11 +49,11 @@ def submit(context: CliContext, pools: tuple[str, ...], master: str | None, depl
     from compactor.batches.assembly import plan_batches
     from compactor.batches.control import release_batch
 
-    program = spark_submit()
-    target = target_of(program, master, deploy_mode, os.environ)
+    program = find_spark_submit()
+    target = find_target(program, master, deploy_mode, os.environ)
     with context.site() as site, catch_stop_signals() as stop:
         if target.is_yarn and target.is_cluster:
-            must_know_metastore(config_of(context), {**target.defaults, **site.settings.spark_conf})
+            must_know_metastore(config_path(context), {**target.defaults, **site.settings.spark_conf})
         batches = plan_batches(site, frozenset(pools) or None)
         launched: dict[int, Launched] = {}
         for batch in batches:
@@ -72,7 +79,7 @@ def _launch(
     from compactor.launch.spark_submit import Launch
     from compactor.site.spark_secrets import check_keytabs, defaults_file, properties_file
 
-    if not target.is_local and not executors_python(target, batch):
+    if not target.is_local and not find_executor_python(target, batch):
         say(
             "compactor: executors run the first python3 of their PATH, which may have no compactor; set "
             "compactor.spark.pyspark.python or PYSPARK_PYTHON",
@@ -83,8 +90,8 @@ def _launch(
         launch = Launch(
             site=site,
             batch=batch,
-            line=command(program, context, batch, target, properties),
-            environment=environment(target),
+            line=submit_line(program, context, batch, target, properties),
+            environment=submit_environment(target),
             is_cluster=target.is_cluster,
             tag=make_tag(context.metastore, batch.batch_id, batch.planned_at),
             stop=stop,

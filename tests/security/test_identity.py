@@ -12,8 +12,7 @@ from sqlalchemy import update
 
 from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
-from compactor.cli.spark_line import command
-from compactor.cli.spark_target import target_of
+from compactor.cli.spark_line import submit_line, find_target
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TBLS
 from compactor.requests.request import request_compaction
@@ -33,7 +32,7 @@ def users(site: Site) -> list[str | None]:
     """The users as whom applications would run now, by their command lines."""
     found = []
     for planned in plan_batches(site):
-        line = [*command("spark-submit", CliContext(), planned, target_of("/s/bin/spark-submit", None, None, {}))]
+        line = [*submit_line("spark-submit", CliContext(), planned, find_target("/s/bin/spark-submit", None, None, {}))]
         found.append(line[line.index("--proxy-user") + 1] if "--proxy-user" in line else None)
     return found
 

@@ -11,8 +11,7 @@ import pytest
 
 from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
-from compactor.cli.spark_line import command, spark_submit
-from compactor.cli.spark_target import target_of
+from compactor.cli.spark_line import submit_line, find_spark_submit, find_target
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
@@ -60,7 +59,7 @@ def test_an_application_of_the_owner(
     options = {"url": realm.url, "authority": realm.authority, "doas": str(doas).lower()}
     config.write_text(_CONFIG.format(**options, principal=principal, keytab=keytab), "utf-8")
     given = CliContext(flags={"compactor.run.as.owner": "true"}, config=str(config))
-    line = command(spark_submit(), given, planned, target_of(spark_submit(), "local[1]", None, {}))
+    line = submit_line(find_spark_submit(), given, planned, find_target(find_spark_submit(), "local[1]", None, {}))
     environment = os.environ | realm.kdc.environment
     environment |= {"COMPACTOR_METASTORE_URL": metastore_url, "PYTHONPATH": str(kerberos_libraries())}
     done = subprocess.run(

@@ -10,8 +10,7 @@ import pytest
 
 from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
-from compactor.cli.spark_line import command, spark_submit
-from compactor.cli.spark_target import target_of
+from compactor.cli.spark_line import submit_line, find_spark_submit, find_target
 from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
@@ -31,8 +30,8 @@ def test_an_application_of_another_user_takes_no_batch(
     request_compaction(deployment, table="t", type="major")
     site = with_settings(deployment, hive_compactor_run_as_user="somebody")
     (planned,) = plan_batches(site)
-    target = target_of(spark_submit(), "local[1]", None, {})
-    line = [*command(spark_submit(), CliContext(flags=USER), planned, target)]
+    target = find_target(find_spark_submit(), "local[1]", None, {})
+    line = [*submit_line(find_spark_submit(), CliContext(flags=USER), planned, target)]
     if is_left_out:
         at = line.index("--proxy-user")
         del line[at : at + 2]

@@ -10,7 +10,7 @@ from compactor.base.errors import NotSupported
 from compactor.batches.assembly import PlannedBatch
 from compactor.cli import spark_line
 from compactor.cli.context import CliContext
-from compactor.cli.spark_target import SparkTarget, target_of
+from compactor.cli.spark_line import SparkTarget, find_target
 
 BATCH = PlannedBatch(
     batch_id=7,
@@ -26,12 +26,12 @@ BATCH = PlannedBatch(
 
 
 def target(master: str | None = None, deploy_mode: str | None = None) -> SparkTarget:
-    return target_of("/nowhere/bin/spark-submit", master, deploy_mode, {})
+    return find_target("/nowhere/bin/spark-submit", master, deploy_mode, {})
 
 
 def line(batch: PlannedBatch = BATCH, **changed: str) -> list[str]:
     context = CliContext(metastore="west", config="/etc/compactor.toml", flags={"compactor.mode": "clean"})
-    return list(spark_line.command("spark-submit", context, batch, target(**changed)))
+    return list(spark_line.submit_line("spark-submit", context, batch, target(**changed)))
 
 
 def test_the_application_is_named_queued_and_run_as() -> None:
@@ -102,13 +102,13 @@ def test_no_proxy_and_no_queue_without_one() -> None:
 def test_nothing_of_the_connection_is_on_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", "postgresql://u:hunter2@h/m")
     assert "hunter2" not in " ".join(line())
-    assert spark_line.environment(target())["COMPACTOR_METASTORE_URL"] == "postgresql://u:hunter2@h/m"
+    assert spark_line.submit_environment(target())["COMPACTOR_METASTORE_URL"] == "postgresql://u:hunter2@h/m"
 
 
 def test_local_executors_run_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    assert spark_line.environment(target(master="local[2]"))["PYSPARK_PYTHON"] == sys.executable
-    assert "PYSPARK_PYTHON" not in spark_line.environment(target(master="yarn"))
+    assert spark_line.submit_environment(target(master="local[2]"))["PYSPARK_PYTHON"] == sys.executable
+    assert "PYSPARK_PYTHON" not in spark_line.submit_environment(target(master="yarn"))
 
 
 def test_spark_submit_of_spark_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_spark_submit_of_spark_home_comes_first(tmp_path: Path, monkeypatch: pyt
     binary.write_text("#!/bin/sh\n")
     binary.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert spark_line.spark_submit() == str(binary)
+    assert spark_line.find_spark_submit() == str(binary)
 
 
 def test_without_spark_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -125,17 +125,17 @@ def test_without_spark_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("SPARK_HOME", raising=False)
     monkeypatch.setattr(spark_line.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(NotSupported, match="compactor run worker"):
-        spark_line.spark_submit()
+        spark_line.find_spark_submit()
 
 
 def test_executors_of_a_cluster_run_what_somebody_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else they take the first python3 of their PATH, which submit warns of."""
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    assert spark_line.executors_python(target(master="yarn"), BATCH) is None
+    assert spark_line.find_executor_python(target(master="yarn"), BATCH) is None
     packed = replace(BATCH, conf={"spark.pyspark.python": "./environment/bin/python"})
-    assert spark_line.executors_python(target(master="yarn"), packed) == "./environment/bin/python"
+    assert spark_line.find_executor_python(target(master="yarn"), packed) == "./environment/bin/python"
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
-    assert spark_line.executors_python(target(master="yarn"), BATCH) == "/opt/python"
+    assert spark_line.find_executor_python(target(master="yarn"), BATCH) == "/opt/python"
 
 
 def test_a_pod_has_the_driver_s_file_in_its_image() -> None:
@@ -150,3 +150,35 @@ def test_yarn_gets_archives_by_its_own_key() -> None:
     packed = replace(BATCH, conf={"spark.archives": "a.tar.gz#environment"})
     assert "spark.yarn.dist.archives=a.tar.gz#environment" in line(packed, master="yarn")
     assert "spark.archives=a.tar.gz#environment" in line(packed, master="spark://m:7077")
+
+
+DEFAULTS = """# of the site
+spark.master            yarn
+spark.submit.deployMode=cluster
+spark.executor.memory:  4g   \n
+! spark.pyspark.python /no
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(DEFAULTS)
+    return tmp_path
+
+
+def test_options_win_over_the_site_s_defaults(home: Path) -> None:
+    found = find_target("spark-submit", None, None, {"SPARK_HOME": str(home)})
+    assert (found.master, found.deploy_mode, found.options) == ("yarn", "cluster", ())
+    assert found.defaults["spark.executor.memory"] == "4g"
+    assert "spark.pyspark.python" not in found.defaults
+    assert (found.is_yarn, found.is_cluster, found.is_local) == (True, True, False)
+    given = find_target("spark-submit", "local[2]", "client", {"SPARK_HOME": str(home)})
+    assert (given.is_local, given.is_cluster) == (True, False)
+    assert given.options == ("--master", "local[2]", "--deploy-mode", "client")
+
+
+def test_the_defaults_are_where_spark_submit_finds_them(home: Path, tmp_path: Path) -> None:
+    assert find_target(str(home / "bin" / "spark-submit"), None, None, {}).is_yarn
+    assert find_target("x", None, None, {"SPARK_CONF_DIR": str(home / "conf"), "SPARK_HOME": "/nowhere"}).is_yarn
+    assert find_target("/nowhere/bin/spark-submit", None, None, {}).is_local
