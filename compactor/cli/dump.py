@@ -156,7 +156,7 @@ def _metadata(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
 
 
 def _rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
-    from compactor.cli.row_json import rows
+    from compactor.cli.dump_files import rows
 
     yield from rows(source, tail)
 

@@ -13,12 +13,12 @@ from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, say, size
 from compactor.cli.spark_line import (
     SparkTarget,
-    submit_line,
     config_path,
-    submit_environment,
     find_executor_python,
     find_spark_submit,
     find_target,
+    submit_environment,
+    submit_line,
 )
 from compactor.launch.yarn_application import make_tag
 from compactor.settings.driver_config import must_know_metastore

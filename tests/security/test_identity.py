@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
-from compactor.cli.spark_line import submit_line, find_target
+from compactor.cli.spark_line import find_target, submit_line
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TBLS
 from compactor.requests.request import request_compaction

@@ -98,7 +98,7 @@ ELSEWHERE: dict[str, str] = {
     "worker/recording.py": "unit/worker/test_work.py",
     "worker/staging.py": "unit/worker/test_work.py",
     "locking/accesses.py": "unit/statements/test_parser.py",
-    "orc/codecs/json_values.py": "unit/cli/test_row_json.py",
+    "orc/codecs/json_values.py": "unit/cli/test_dump_files.py",
     "tables/sql/answer.py": "unit/cli/test_sql.py",
     "tables/sql/named_partitions.py": "unit/tables/sql/test_run_changes.py",
     "tables/sql/sql_session.py": "unit/tables/sql/test_run_statements.py",

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
-from compactor.cli.spark_line import submit_line, find_spark_submit, find_target
+from compactor.cli.spark_line import find_spark_submit, find_target, submit_line
 from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
