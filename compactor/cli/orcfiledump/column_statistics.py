@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from compactor.cli.orcfiledump.java_doubles import double_text
-from compactor.cli.orcfiledump.java_text import decimal_text, text_of
-from compactor.cli.orcfiledump.java_times import hybrid_date_text, local_seconds, timestamp_text
+from compactor.cli.orcfiledump.java_text import (
+    decimal_text,
+    double_text,
+    hybrid_date_text,
+    local_seconds,
+    text_of,
+    timestamp_text,
+)
 from compactor.orc.format import messages
 from compactor.orc.format.types import OrcType, TypeKind
 

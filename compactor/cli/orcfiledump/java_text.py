@@ -1,10 +1,13 @@
-"""Decimals, shares and texts as Java prints them."""
+"""Numbers, decimals, dates, timestamps and texts as Java prints them."""
 
 from __future__ import annotations
 
 import math
 import re
+import struct
+import time
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import NamedTuple
 
 from compactor.orc.format.hive_types import valid_name
 
@@ -67,3 +70,252 @@ def field_name(name: str) -> str:
 def text_of(data: bytes) -> str:
     """Returns UTF-8 as text; U+FFFD stands for what is none."""
     return data.decode("utf-8", "replace")
+
+
+_FRACTION = 52  #: bits of a double's fraction
+_FLOAT_FRACTION = 23
+_SMALL_EXPONENTS = range(-21, 63)  #: of two, between which a number may be developed as a whole one
+_FIVES = [5**power for power in range(27)]  #: the powers that fit into 63 bits
+_FIVE_BITS = [power.bit_length() for power in _FIVES[:25]] + [59, 61]
+_PLAIN = range(-3, 8)  #: places of the first digit with which no exponent is printed
+
+
+class _Digits(NamedTuple):
+    """Decimal digits, of which the first stands ``place`` places before the point."""
+
+    text: str
+    place: int
+
+
+class _Terms(NamedTuple):
+    """A number as ``fraction`` times powers of five and two, the unit of its digits, and half a step to its neighbours."""
+
+    fraction: int
+    fraction_bits: int
+    number: tuple[int, int]
+    unit: tuple[int, int]
+    step: tuple[int, int]
+
+
+def double_text(value: float) -> str:
+    """Returns ``Double.toString``."""
+    bits: int = struct.unpack(">q", struct.pack(">d", abs(value)))[0]
+    return _text(value, bits >> _FRACTION, bits & ((1 << _FRACTION) - 1), _FRACTION, 1023)
+
+
+def float_text(value: float) -> str:
+    """Returns ``Float.toString`` of the nearest float."""
+    try:
+        packed = struct.pack(">f", abs(value))
+    except OverflowError:
+        return "-Infinity" if value < 0 else "Infinity"
+    bits: int = struct.unpack(">i", packed)[0]
+    return _text(value, bits >> _FLOAT_FRACTION, bits & ((1 << _FLOAT_FRACTION) - 1), _FLOAT_FRACTION, 127)
+
+
+def _text(value: float, exponent: int, fraction: int, width: int, bias: int) -> str:
+    sign = "-" if math.copysign(1, value) < 0 else ""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return f"{sign}Infinity"
+    if exponent == fraction == 0:
+        return f"{sign}0.0"
+    if exponent == 0:
+        significant = fraction.bit_length()
+        shift = width + 1 - significant
+        fraction, exponent = fraction << shift, 1 - shift
+    else:
+        significant, fraction = width + 1, fraction | 1 << width
+    return sign + _formatted(_developed(exponent - bias, fraction << (_FRACTION - width), significant))
+
+
+def _formatted(digits: _Digits) -> str:
+    text, place = digits
+    if 0 < place < _PLAIN.stop:
+        return f"{text[:place].ljust(place, '0')}.{text[place:] or '0'}"
+    if _PLAIN.start < place <= 0:
+        return f"0.{'0' * -place}{text}"
+    return f"{text[0]}.{text[1:] or '0'}E{place - 1}"
+
+
+def _developed(exponent: int, fraction: int, significant: int) -> _Digits:
+    """Develops ``fraction`` (53 bits) times two to the power of ``exponent``, of which ``significant`` bits are known."""
+    zeros = (fraction & -fraction).bit_length() - 1
+    bits = _FRACTION + 1 - zeros
+    tiny = max(0, bits - exponent - 1)
+    if exponent in _SMALL_EXPONENTS and tiny == 0:
+        return _whole(exponent, fraction, significant)
+    first = _estimate(fraction, exponent)
+    fives, tens = max(0, -first), max(0, first)
+    number, unit = fives + tiny + exponent, tens + tiny
+    step = number - significant
+    number -= bits - 1
+    common = min(number, unit)
+    number, unit, step = number - common, unit - common, step - common
+    if bits == 1:
+        step -= 1  # the number below a power of two is half as far away
+    if step < 0:
+        number, unit, step = number - step, unit - step, 0
+    return _by_digits(_Terms(fraction >> zeros, bits, (fives, number), (tens, unit), (fives, step)), first)
+
+
+def _whole(exponent: int, fraction: int, significant: int) -> _Digits:
+    """Develops a whole number, without the decimal digits that its last bit does not determine."""
+    value = fraction << (exponent - _FRACTION) if exponent >= _FRACTION else fraction >> (_FRACTION - exponent)
+    unknown = exponent - significant - 1
+    dropped = int(math.log10(2) * unknown) if unknown > 1 else 0
+    if dropped:
+        value, rest = divmod(value, 10**dropped)
+        value += rest >= 10**dropped // 2
+    text = str(value)
+    return _Digits(text.rstrip("0"), len(text) + dropped)
+
+
+def _estimate(fraction: int, exponent: int) -> int:
+    """Returns the decimal exponent of the first digit, or one more: Java's own approximation of the logarithm."""
+    mantissa = fraction / (1 << _FRACTION)
+    return math.floor((mantissa - 1.5) * 0.289529654 + 0.176091259 + exponent * 0.301029995663981)
+
+
+def _by_digits(terms: _Terms, first: int) -> _Digits:
+    width = _width(terms)
+    number, unit, step = (
+        factor * 5**five << two
+        for factor, (five, two) in ((terms.fraction, terms.number), (1, terms.unit), (1, terms.step))
+    )
+    ten = 10 * unit
+    digit, rest = divmod(number, unit)
+    rest, step = 10 * rest, _wrapped(10 * step, width)
+    low, high = rest < step, _is_high(rest, step, ten, width)
+    digits = ""
+    if digit == 0 and not high:
+        first -= 1
+    else:
+        digits = str(digit)
+    if first not in _PLAIN:
+        low = high = False  # with an exponent there are two digits at least
+    while not low and not high:
+        digit, rest = divmod(rest, unit)
+        rest, step = 10 * rest, _wrapped(10 * step, width)
+        low, high = rest < step, _is_high(rest, step, ten, width)
+        if width and step <= 0:
+            low = high = True
+        digits += str(digit)
+    if high and (not low or 2 * rest > ten or (2 * rest == ten and int(digits[-1]) % 2)):
+        return _rounded_up(digits, first + 1)
+    return _Digits(digits, first + 1)
+
+
+def _width(terms: _Terms) -> int:
+    """Returns the bits of the integers in which Java develops the digits; 0 if they have any length."""
+    five, two = terms.number
+    number = terms.fraction_bits + two + _bits_of_five(five)
+    five, two = terms.unit
+    ten = two + 1 + _bits_of_five(five + 1)
+    if number < 64 and ten < 64:
+        return 32 if number < 32 and ten < 32 else 64
+    return 0
+
+
+def _bits_of_five(power: int) -> int:
+    return _FIVE_BITS[power] if power < len(_FIVE_BITS) else 3 * power
+
+
+def _is_high(rest: int, step: int, ten: int, width: int) -> bool:
+    return _wrapped(rest + step, width) > ten if width else rest + step >= ten
+
+
+def _wrapped(value: int, width: int) -> int:
+    """Returns ``value`` as an integer of ``width`` bits, which Java lets overflow."""
+    if not width:
+        return value
+    half = 1 << (width - 1)
+    return (value + half) % (2 * half) - half
+
+
+def _rounded_up(digits: str, place: int) -> _Digits:
+    kept = digits.rstrip("9")
+    if not kept:
+        return _Digits("1" + "0" * (len(digits) - 1), place + 1)
+    return _Digits(kept[:-1] + str(int(kept[-1]) + 1) + "0" * (len(digits) - len(kept)), place)
+
+
+_GREGORIAN = -141_427  #: the day 1582-10-15, as days since 1970-01-01
+_GAP = 10  #: days that the calendar leaves out before it
+_EPOCH_JULIAN, _EPOCH_GREGORIAN = 2_472_670, 719_468  #: days from March 1 of the year -4800 and 0 to 1970-01-01
+_DAY = 86_400
+_1900 = -2_208_988_800  #: seconds from 1970 to 1900
+
+
+class Date(NamedTuple):
+    """A day of a calendar; the year before 1 is 0."""
+
+    year: int
+    month: int
+    day: int
+
+
+def date_of(day: int, *, proleptic: bool) -> Date:
+    """Returns what Java's reader shows for the day ``day`` since 1970-01-01 of a file in either calendar."""
+    if day >= _GREGORIAN:
+        return _gregorian(day)
+    if not proleptic:
+        return _julian(day)
+    # the days left out are read as Julian ones, and shown as the Gregorian days that they are
+    return _gregorian(day + _GAP) if day >= _GREGORIAN - _GAP else _gregorian(day)
+
+
+def date_text(day: int, *, proleptic: bool) -> str:
+    """Returns a value of type date."""
+    found = date_of(day, proleptic=proleptic)
+    return f"{_year_of_era(found):04d}-{found.month:02d}-{found.day:02d}"
+
+
+def hybrid_date_text(day: int, *, proleptic: bool) -> str:
+    """Returns a date of column statistics, which names its calendar."""
+    found = date_of(day, proleptic=proleptic)
+    era = "AD" if found.year > 0 else "BC"
+    return f"Hybrid {era} {_year_of_era(found)}-{found.month:02d}-{found.day:02d}"
+
+
+def timestamp_text(seconds: int, nanos: int, *, proleptic: bool) -> str:
+    """Returns a timestamp: at least one digit of a second's fraction, no zeros after the others."""
+    day, second = divmod(seconds, _DAY)
+    clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+    return f"{date_text(day, proleptic=proleptic)} {clock}.{f'{nanos:09d}'.rstrip('0') or '0'}"
+
+
+def local_seconds(seconds: int) -> int:
+    """Returns the seconds that clocks of this machine's time zone show at an instant, as if they were of UTC.
+
+    Java's older classes, which ORC uses, know nothing of clocks before 1900: they take the zone's standard time of today.
+    """
+    if seconds < _1900:
+        return seconds - time.timezone
+    try:
+        return seconds + time.localtime(seconds).tm_gmtoff
+    except (OverflowError, OSError, ValueError):
+        return seconds
+
+
+def _year_of_era(date: Date) -> int:
+    return date.year if date.year > 0 else 1 - date.year
+
+
+def _gregorian(day: int) -> Date:
+    era, rest = divmod(day + _EPOCH_GREGORIAN, 146_097)
+    year = (rest - rest // 1460 + rest // 36_524 - rest // 146_096) // 365
+    return _of_march_year(era * 400 + year, rest - (365 * year + year // 4 - year // 100))
+
+
+def _julian(day: int) -> Date:
+    cycle, rest = divmod(day + _EPOCH_JULIAN, 1461)
+    year = min(rest // 365, 3)
+    return _of_march_year(cycle * 4 + year - 4800, rest - 365 * year)
+
+
+def _of_march_year(year: int, day: int) -> Date:
+    """Returns the ``day`` of a year that starts in March, so that the leap day is its last."""
+    month = (5 * day + 2) // 153
+    return Date(year + month // 10, month + 3 - 12 * (month // 10), day - (153 * month + 2) // 5 + 1)

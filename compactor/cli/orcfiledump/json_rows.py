@@ -10,9 +10,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from compactor.cli.dump_files import batches
-from compactor.cli.orcfiledump.java_doubles import double_text
-from compactor.cli.orcfiledump.java_text import field_name, plain_decimal, quoted, text_of
-from compactor.cli.orcfiledump.java_times import date_text, local_seconds, timestamp_text
+from compactor.cli.orcfiledump.java_text import (
+    date_text,
+    double_text,
+    field_name,
+    local_seconds,
+    plain_decimal,
+    quoted,
+    text_of,
+    timestamp_text,
+)
 from compactor.orc.codecs.json_values import seconds_and_nanos
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import INTEGERS, TEXT_KINDS, OrcType, TypeKind

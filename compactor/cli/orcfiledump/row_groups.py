@@ -9,8 +9,7 @@ import numpy as np
 
 from compactor.base.errors import BadFile
 from compactor.cli.orcfiledump.column_statistics import statistics_text
-from compactor.cli.orcfiledump.java_doubles import float_text
-from compactor.cli.orcfiledump.java_text import rounded
+from compactor.cli.orcfiledump.java_text import float_text, rounded
 from compactor.cli.orcfiledump.writers import HIVE_12055, ORC_135
 from compactor.orc.format import messages
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, ROW_INDEX, read_indexes
