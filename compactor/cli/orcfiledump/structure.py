@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.base.errors import NotLossless
-from compactor.cli.orcfiledump.column_statistics import statistics_text
+from compactor.cli.orcfiledump.column_statistics import index_lines, statistics_text
 from compactor.cli.orcfiledump.java_text import field_name, rounded, text_of
-from compactor.cli.orcfiledump.row_groups import index_lines
 from compactor.cli.orcfiledump.writers import software_name, version_name
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
