@@ -51,7 +51,7 @@ def dump(
     With --hive, the output is byte for byte that of Hive 4.1.
     """
     from compactor.cli.dump_files import files_of, hive_path
-    from compactor.cli.hive_dump import HiveDump
+    from compactor.cli.orcfiledump.hive_dump import HiveDump
 
     if not hive and (data or any(hive_options.values())):
         raise click.UsageError("--data, --timezone, --rowindex and --column-type belong to --hive")

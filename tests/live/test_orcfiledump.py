@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from compactor.acid.names import parse_file
 from compactor.cli.context import CliContext
 from compactor.cli.dump import dump
-from compactor.cli.hive_dump import SEPARATOR
+from compactor.cli.orcfiledump.hive_dump import SEPARATOR
 from tests.support.downloads import ROOT
 from tests.support.expected import FIXTURES
 from tests.support.orcfiledump import FILES, GOLDEN, Printed, cases, real

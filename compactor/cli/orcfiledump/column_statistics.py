@@ -31,109 +31,109 @@ _DECIMAL_64 = 18  #: digits up to which Java keeps a decimal as a long
 _MOST_NANOS = 999_999  #: below a millisecond, where a writer kept none of the maximum
 
 
-def statistics_text(found: messages.Message, column: OrcType, *, proleptic: bool) -> str:
-    """Returns what Java's reader prints of the statistics ``found``.
+def statistics_text(statistics: messages.Message, column: OrcType, *, proleptic: bool) -> str:
+    """Returns what Java's reader prints of ``statistics``.
 
     It goes by the kind of statistics and not by the column's type; ``proleptic`` is the calendar of the file.
     """
-    has_null = found.has_null or not found.HasField("has_null")
-    parts = [f"count: {found.number_of_values}", f"hasNull: {'true' if has_null else 'false'}"]
-    if found.bytes_on_disk:
-        parts.append(f"bytesOnDisk: {found.bytes_on_disk}")
-    for field, printer in _PRINTERS:
-        if found.HasField(field):
-            parts += printer(getattr(found, field), found.number_of_values, column, proleptic)
+    has_null = statistics.has_null or not statistics.HasField("has_null")
+    parts = [f"count: {statistics.number_of_values}", f"hasNull: {'true' if has_null else 'false'}"]
+    if statistics.bytes_on_disk:
+        parts.append(f"bytesOnDisk: {statistics.bytes_on_disk}")
+    for kind, printer in _PRINTERS:
+        if statistics.HasField(kind):
+            parts += printer(getattr(statistics, kind), statistics.number_of_values, column, proleptic)
             break
     return " ".join(parts)
 
 
-def _boolean_parts(found: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
-    yield f"true: {found.count[0] if found.count else 0}"
+def _boolean_parts(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
+    yield f"true: {statistics.count[0] if statistics.count else 0}"
 
 
-def _integers(found: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
-    if found.HasField("minimum"):
-        yield f"min: {found.minimum}"
-        yield f"max: {found.maximum if found.HasField('maximum') else _LONG_MIN}"
-    if found.HasField("sum"):
-        yield f"sum: {found.sum}"
+def _integers(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
+    if statistics.HasField("minimum"):
+        yield f"min: {statistics.minimum}"
+        yield f"max: {statistics.maximum if statistics.HasField('maximum') else _LONG_MIN}"
+    if statistics.HasField("sum"):
+        yield f"sum: {statistics.sum}"
 
 
-def _collections(found: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
+def _collections(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
     if count:
-        yield f"minChildren: {found.min_children if found.HasField('min_children') else _LONG_MAX}"
-        yield f"maxChildren: {found.max_children}"
-        if found.total_children:
-            yield f"totalChildren: {found.total_children}"
+        yield f"minChildren: {statistics.min_children if statistics.HasField('min_children') else _LONG_MAX}"
+        yield f"maxChildren: {statistics.max_children}"
+        if statistics.total_children:
+            yield f"totalChildren: {statistics.total_children}"
 
 
-def _doubles(found: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
-    if found.HasField("minimum"):
-        yield f"min: {double_text(found.minimum)}"
-        yield f"max: {double_text(found.maximum) if found.HasField('maximum') else '4.9E-324'}"
-    yield f"sum: {double_text(found.sum)}"
+def _doubles(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
+    if statistics.HasField("minimum"):
+        yield f"min: {double_text(statistics.minimum)}"
+        yield f"max: {double_text(statistics.maximum) if statistics.HasField('maximum') else '4.9E-324'}"
+    yield f"sum: {double_text(statistics.sum)}"
 
 
-def _strings(found: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
-    low = _exact_or_bound(found, ("minimum", "min"), ("lower_bound", "lower"))
+def _strings(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
+    low = _exact_or_bound(statistics, ("minimum", "min"), ("lower_bound", "lower"))
     if low is None:
         return
     yield low
-    yield _exact_or_bound(found, ("maximum", "max"), ("upper_bound", "upper")) or "max: null"
-    yield f"sum: {found.sum}"
+    yield _exact_or_bound(statistics, ("maximum", "max"), ("upper_bound", "upper")) or "max: null"
+    yield f"sum: {statistics.sum}"
 
 
-def _exact_or_bound(found: messages.Message, *fields: tuple[str, str]) -> str | None:
-    for field, label in fields:
-        if found.HasField(field):
-            return f"{label}: {text_of(getattr(found, field))}"
+def _exact_or_bound(statistics: messages.Message, *fields: tuple[str, str]) -> str | None:
+    for name, label in fields:
+        if statistics.HasField(name):
+            return f"{label}: {text_of(getattr(statistics, name))}"
     return None
 
 
-def _decimals(found: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
+def _decimals(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
     if not count:
         return
-    yield f"min: {_decimal(found, 'minimum')}"
-    yield f"max: {_decimal(found, 'maximum')}"
-    if not found.HasField("sum"):
+    yield f"min: {_decimal(statistics, 'minimum')}"
+    yield f"max: {_decimal(statistics, 'maximum')}"
+    if not statistics.HasField("sum"):
         return
-    total = decimal_text(text_of(found.sum)) or "null"
+    total = decimal_text(text_of(statistics.sum)) or "null"
     digits = len(total.lstrip("-").partition(".")[0].lstrip("0")) + column.scale
     if column.kind is not TypeKind.DECIMAL or column.precision > _DECIMAL_64 or digits <= _DECIMAL_64:
         yield f"sum: {total}"
 
 
-def _decimal(found: messages.Message, field: str) -> str:
-    return (decimal_text(text_of(getattr(found, field))) if found.HasField(field) else None) or "null"
+def _decimal(statistics: messages.Message, field: str) -> str:
+    return (decimal_text(text_of(getattr(statistics, field))) if statistics.HasField(field) else None) or "null"
 
 
-def _dates(found: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
+def _dates(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
     if count:
-        low = found.minimum if found.HasField("minimum") else _INT_MAX
-        high = found.maximum if found.HasField("maximum") else _INT_MIN
+        low = statistics.minimum if statistics.HasField("minimum") else _INT_MAX
+        high = statistics.maximum if statistics.HasField("maximum") else _INT_MIN
         yield f"min: {hybrid_date_text(low, proleptic=proleptic)}"
         yield f"max: {hybrid_date_text(high, proleptic=proleptic)}"
 
 
-def _timestamps(found: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
-    low, high = _milliseconds(found, "minimum", column), _milliseconds(found, "maximum", column)
+def _timestamps(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
+    low, high = _milliseconds(statistics, "minimum", column), _milliseconds(statistics, "maximum", column)
     if low is None or high is None or low > high:
         return
-    least = found.minimum_nanos - 1 if found.HasField("minimum_nanos") else 0
-    most = found.maximum_nanos - 1 if found.HasField("maximum_nanos") else _MOST_NANOS
+    least = statistics.minimum_nanos - 1 if statistics.HasField("minimum_nanos") else 0
+    most = statistics.maximum_nanos - 1 if statistics.HasField("maximum_nanos") else _MOST_NANOS
     yield f"min: {_timestamp(low, least, proleptic)}"
     yield f"max: {_timestamp(high, most, proleptic)}"
 
 
-def _milliseconds(found: messages.Message, field: str, column: OrcType) -> int | None:
+def _milliseconds(statistics: messages.Message, field: str, column: OrcType) -> int | None:
     """Returns what a clock shows: that of the writer, or here for an instant. The oldest writers kept instants only."""
     name = f"{field}_utc"
     is_instant = column.kind is TypeKind.TIMESTAMP_INSTANT
-    if not found.HasField(name):
+    if not statistics.HasField(name):
         name, is_instant = field, True
-    if not found.HasField(name):
+    if not statistics.HasField(name):
         return None
-    value = int(getattr(found, name))
+    value = int(getattr(statistics, name))
     if is_instant:
         seconds, rest = divmod(value, 1000)
         return local_seconds(seconds) * 1000 + rest
@@ -145,9 +145,9 @@ def _timestamp(milliseconds: int, nanos: int, proleptic: bool) -> str:
     return timestamp_text(seconds, rest * 1_000_000 + nanos, proleptic=proleptic)
 
 
-def _bytes(found: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
+def _bytes(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:
     if count:
-        yield f"sum: {found.sum}"
+        yield f"sum: {statistics.sum}"
 
 
 _Printer = Callable[[messages.Message, int, OrcType, bool], Iterator[str]]
@@ -188,19 +188,19 @@ def index_lines(
     Raises:
         BadFile: an index cannot be read.
     """
-    found: Mapping[int, _Indexes] = {column: _Indexes() for column in columns}
+    indexes: Mapping[int, _Indexes] = {column: _Indexes() for column in columns}
     for kind, column, index in read_indexes(source, tail, stripe_index, footer, frozenset(columns)):
         if kind == ROW_INDEX:
-            found[column].rows = index
+            indexes[column].rows = index
         elif kind == BLOOM_UTF8 or _is_right(tail, column):
-            found[column].filters[kind] = index
+            indexes[column].filters[kind] = index
     for column in columns:
-        yield f"    Row group indices for column {column}:" + ("" if found[column].rows else " not found")
-        if found[column].rows is None:
+        yield f"    Row group indices for column {column}:" + ("" if indexes[column].rows else " not found")
+        if indexes[column].rows is None:
             yield ""
         else:
-            yield from _entry_lines(found[column].rows, tail, column)
-        if (filters := found[column].filter) is not None:
+            yield from _entry_lines(indexes[column].rows, tail, column)
+        if (filters := indexes[column].filter) is not None:
             yield from _filter_lines(filters, tail, column)
 
 

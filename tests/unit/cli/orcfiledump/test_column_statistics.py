@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compactor.base.errors import BadFile
-from compactor.cli.orcfiledump import row_groups
+from compactor.cli.orcfiledump import column_statistics
 from compactor.cli.orcfiledump.column_statistics import index_lines, statistics_text
 from compactor.orc.format import messages
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
@@ -124,7 +124,7 @@ def test_columns_come_in_the_order_in_which_they_are_asked_for() -> None:
 
 
 def given(monkeypatch: pytest.MonkeyPatch, *indexes: tuple[int, int, messages.Message]) -> None:
-    monkeypatch.setattr(row_groups, "read_indexes", lambda *_: iter(indexes))
+    monkeypatch.setattr(column_statistics, "read_indexes", lambda *_: iter(indexes))
 
 
 def test_filters_over_utf_8_replace_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:

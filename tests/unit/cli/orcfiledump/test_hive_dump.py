@@ -1,21 +1,28 @@
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import pyorc
 import pytest
 from click.testing import CliRunner, Result
 
-from compactor.cli import hive_dump
+from compactor.base.errors import NotLossless
+from compactor.cli.orcfiledump import hive_dump
 from compactor.cli.context import FAILED, CliContext
 from compactor.cli.dump import dump
-from compactor.cli.hive_dump import SEPARATOR
+from compactor.cli.orcfiledump.hive_dump import SEPARATOR, json_lines
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import BytesSource
 from tests.support.downloads import ROOT
 from tests.support.orcfiledump import FILES, GOLDEN, cases
 from tests.support.time_zone import time_zone
@@ -25,7 +32,7 @@ CORRUPT = "1 file(s) are corrupted. Run the following command to recover corrupt
 RECOVER = "hive --orcfiledump --recover --skip-dump {}\n"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def utc() -> Iterator[None]:
     with time_zone("UTC"):
         yield
@@ -44,6 +51,7 @@ def side_file(file: Path, *lengths: int, rest: bytes = b"") -> None:
     file.with_name(f"{file.name}_flush_length").write_bytes(struct.pack(f">{len(lengths)}q", *lengths) + rest)
 
 
+@pytest.mark.usefixtures("utc")
 @pytest.mark.parametrize(("name", "arguments"), cases().items(), ids=cases())
 def test_the_output_is_byte_for_byte_that_of_hive(
     name: str, arguments: Sequence[str], monkeypatch: pytest.MonkeyPatch
@@ -57,6 +65,7 @@ def test_the_output_is_byte_for_byte_that_of_hive(
     assert read == [argument for argument in arguments if argument.startswith("tests/")]
 
 
+@pytest.mark.usefixtures("utc")
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_printed(file: Path) -> None:
     file.with_name("a").write_bytes(b"no ORC")
     for options in ([], ["-d"]):
@@ -66,6 +75,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_printed(file: Pa
         assert done.stdout.count(SEPARATOR) == 1
 
 
+@pytest.mark.usefixtures("utc")
 def test_unions_are_described_and_their_rows_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     unions = GOLDEN / "samples" / "unions.orc"
     assert dumped(unions).exit_code == 0
@@ -74,6 +84,7 @@ def test_unions_are_described_and_their_rows_refused(monkeypatch: pytest.MonkeyP
     assert "uniontype<int,string>" in done.stderr
 
 
+@pytest.mark.usefixtures("utc")
 def test_a_streaming_file_ends_where_its_side_file_says(file: Path) -> None:
     whole, length = dumped("-d", file).stdout, file.stat().st_size
     side_file(file, 7, length, rest=b"cut")
@@ -92,6 +103,7 @@ def test_a_streaming_file_ends_where_its_side_file_says(file: Path) -> None:
     assert done.stderr.endswith(MORE.format(length) + CORRUPT + RECOVER.format(file))
 
 
+@pytest.mark.usefixtures("utc")
 def test_a_streaming_file_of_which_nothing_is_readable(file: Path) -> None:
     side_file(file, rest=b"cut")
     assert dumped("-d", file).stdout == ""
@@ -109,12 +121,14 @@ def test_a_streaming_file_of_which_nothing_is_readable(file: Path) -> None:
     assert dumped("-d", file).stdout == f"{SEPARATOR}\n"
 
 
+@pytest.mark.usefixtures("utc")
 def test_a_file_to_recover_is_named_as_a_uri(file: Path) -> None:
     odd = file.rename(file.with_name("é 1%"))
     side_file(odd, rest=b"cut")
     assert dumped(odd).stderr.endswith(RECOVER.format(f"{odd.parent}/é%201%25"))
 
 
+@pytest.mark.usefixtures("utc")
 def test_texts_control_no_terminal_and_are_untouched_elsewhere(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"{character}[31m" for character in ("\x1b", "\x9b", "\x7f")]
     monkeypatch.setattr(hive_dump, "structure", lambda *_: iter(lines))
@@ -124,6 +138,7 @@ def test_texts_control_no_terminal_and_are_untouched_elsewhere(file: Path, monke
     assert dumped(file).stdout.splitlines()[:3] == ["\ufffd[31m"] * 3
 
 
+@pytest.mark.usefixtures("utc")
 def test_output_is_utf_8_whatever_the_locale(file: Path) -> None:
     texts = GOLDEN / "samples" / "texts.orc"
     program = "import sys; from compactor.cli import main; main()"
@@ -134,6 +149,7 @@ def test_output_is_utf_8_whatever_the_locale(file: Path) -> None:
         assert done.stdout == dumped(*options, texts).stdout_bytes
 
 
+@pytest.mark.usefixtures("utc")
 def test_a_file_with_a_name_that_is_no_text(file: Path) -> None:
     odd = file.rename(os.fsdecode(os.fsencode(file) + b"\xff"))
     done = dumped(odd)
@@ -142,3 +158,36 @@ def test_a_file_with_a_name_that_is_no_text(file: Path) -> None:
     several = CliRunner().invoke(dump, [str(odd), str(odd)], obj=CliContext())
     assert several.exit_code == 0
     assert several.stdout.startswith(f"==> {file}\ufffd <==\n")
+
+
+def lines(schema: str, *rows: Any) -> list[str]:
+    file = io.BytesIO()
+    with pyorc.Writer(file, schema) as writer:
+        writer.writerows(rows)
+    source = BytesSource(file.getvalue())
+    return list(json_lines(source, read_tail(source)))
+
+
+def test_texts_are_cut_and_trimmed_as_their_type_says() -> None:
+    found = lines("struct<a:string,b:varchar(2),c:char(4)>", (" a ", "xyz", "a"), (None, None, None))
+    assert found == ['{"a":" a ","b":"xy","c":"a"}', '{"a":null,"b":null,"c":null}']
+
+
+def test_numbers_are_javas() -> None:
+    found = lines("struct<a:double,b:float,c:tinyint,d:boolean>", (1e7, 0.1, -1, True), (float("nan"), 1.0, 0, False))
+    assert found[0] == '{"a":1.0E7,"b":0.10000000149011612,"c":-1,"d":true}'
+    assert found[1].startswith('{"a":NaN,')
+
+
+def test_what_is_inside_others() -> None:
+    schema = "struct<a:array<struct<x:int>>,b:map<string,array<int>>,c:binary>"
+    found = lines(schema, ([(1,), None], [("k", [None])], b"\x00\xff"), ([], [], b""))
+    assert found == ['{"a":[{"x":1},null],"b":[{"_key":"k","_value":[null]}],"c":[0,255]}', '{"a":[],"b":[],"c":[]}']
+
+
+def test_encrypted_rows_are_refused() -> None:
+    file = io.BytesIO()
+    pyorc.Writer(file, "struct<a:int>").close()
+    source = BytesSource(file.getvalue())
+    with pytest.raises(NotLossless, match="encrypted"):
+        list(json_lines(source, replace(read_tail(source), encrypted=True)))
