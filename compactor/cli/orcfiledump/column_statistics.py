@@ -18,7 +18,6 @@ from compactor.cli.orcfiledump.java_text import (
     text_of,
     timestamp_text,
 )
-from compactor.cli.orcfiledump.writers import HIVE_12055, ORC_135
 from compactor.orc.format import messages
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, ROW_INDEX, read_indexes
 from compactor.orc.format.tail import Tail
@@ -165,6 +164,8 @@ _PRINTERS: tuple[tuple[str, _Printer], ...] = (
 )
 
 
+#: Versions of Java's writer whose bloom filters of texts, and of times, are the first correct ones.
+_HIVE_12055, _ORC_135 = 3, 6
 _TIMES = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
 
 
@@ -210,8 +211,8 @@ def _is_right(tail: Tail, column: int) -> bool:
         return True
     kind = tail.types[column].kind
     if kind in TEXT_KINDS or kind is TypeKind.DECIMAL:
-        return tail.writer_version >= HIVE_12055
-    return kind not in _TIMES or tail.writer_version >= ORC_135
+        return tail.writer_version >= _HIVE_12055
+    return kind not in _TIMES or tail.writer_version >= _ORC_135
 
 
 def _entry_lines(index: messages.Message, tail: Tail, column: int) -> Iterator[str]:

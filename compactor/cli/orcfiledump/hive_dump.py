@@ -24,8 +24,7 @@ from compactor.cli.orcfiledump.java_text import (
     text_of,
     timestamp_text,
 )
-from compactor.cli.orcfiledump.structure import StructureOptions, structure
-from compactor.cli.orcfiledump.writers import NEWEST_OF_JAVA
+from compactor.cli.orcfiledump.structure import NEWEST_OF_JAVA, StructureOptions, structure
 from compactor.cli.output import say
 from compactor.orc.codecs.json_values import seconds_and_nanos
 from compactor.orc.format.compression import Compression

@@ -1,4 +1,4 @@
-"""The structure of one file, line by line."""
+"""The structure of one ORC file, line by line, as Hive's tool prints it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from compactor.base.errors import NotLossless
 from compactor.cli.orcfiledump.column_statistics import index_lines, statistics_text
 from compactor.cli.orcfiledump.java_text import field_name, rounded, text_of
-from compactor.cli.orcfiledump.writers import software_name, version_name
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text, valid_name
@@ -153,3 +152,38 @@ def _end(source: Source, tail: Tail) -> Iterator[str]:
         yield "\nUser Metadata:"
     for key, value in tail.user_metadata.items():
         yield f"  {valid_name(key)}={text_of(value)}"
+
+
+FUTURE = "FUTURE"  #: a version that ORC 2.1.2 does not know
+_JAVA = (
+    "ORIGINAL",
+    "HIVE_8732",
+    "HIVE_4243",
+    "HIVE_12055",
+    "HIVE_13083",
+    "ORC_101",
+    "ORC_135",
+    "ORC_517",
+    "ORC_203",
+    "ORC_14",
+)  #: by their numbers
+NEWEST_OF_JAVA = len(_JAVA) - 1
+_WRITERS = ("ORC Java", "ORC C++", "Presto", "Scritchley Go", "Trino", "CUDF")  #: by their numbers
+#: The only version of each other writer, which has the number 6.
+_OTHERS = ("", "ORC_CPP_ORIGINAL", "PRESTO_ORIGINAL", "SCRITCHLEY_GO_ORIGINAL", "TRINO_ORIGINAL", "CUDF_ORIGINAL")
+_FIRST_OF_OTHERS = 6
+
+
+def version_name(tail: Tail) -> str:
+    """Returns the version that the file names in its postscript."""
+    if tail.writer == 0:
+        return _JAVA[tail.writer_version] if tail.writer_version < len(_JAVA) else FUTURE
+    if tail.writer < len(_OTHERS) and tail.writer_version == _FIRST_OF_OTHERS:
+        return _OTHERS[tail.writer]
+    return FUTURE
+
+
+def software_name(tail: Tail) -> str:
+    """Returns the program that wrote the file, and its version, which most writers leave out."""
+    name = _WRITERS[tail.writer] if tail.writer < len(_WRITERS) else f"Unknown({tail.writer})"
+    return f"{name} {tail.software}"

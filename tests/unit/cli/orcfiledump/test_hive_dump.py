@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compactor.base.errors import NotLossless
-from compactor.cli.orcfiledump import hive_dump
 from compactor.cli.context import FAILED, CliContext
 from compactor.cli.dump import dump
+from compactor.cli.orcfiledump import hive_dump
 from compactor.cli.orcfiledump.hive_dump import SEPARATOR, json_lines
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource
