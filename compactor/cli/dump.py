@@ -41,43 +41,43 @@ def dump(
     """Print the rows of ORC files, ACID or not, as JSON lines, or print their metadata.
 
     PATH is a file or a directory, on this machine or as a URI (hdfs://…, s3a://…, abfss://…, gs://…); compactor.toml says
-    how its store is reached. Of a directory, every file below it is printed, by name; names that begin with _ or . and
-    side files are skipped. A file that cannot be read is named, and the others are printed.
+    how to reach its store. For a directory, every file below it is printed, ordered by name, except side files and
+    names that begin with _ or . An unreadable file is reported, and the others are printed.
 
-    An ACID row has the keys operation, originalTransaction, bucket, rowId, currentTransaction and row, as Hive's
-    orcfiledump prints them. Where there are several files, or a directory, a line ==> PATH <== precedes the rows of each;
-    with --json, each line has the keys path and row instead, and --meta prints one list.
+    An ACID row has the keys operation, originalTransaction, bucket, rowId, currentTransaction and row, as in Hive's
+    orcfiledump. For several files or a directory, a line ==> PATH <== precedes each file's rows; with --json, each line has
+    the keys path and row instead, and --meta prints one list.
 
-    With --hive, the output is byte for byte that of Hive 4.1.
+    With --hive, the output equals that of Hive 4.1 byte for byte.
     """
-    from compactor.cli.dump_files import files_of, hive_path
+    from compactor.cli.dump_files import find_files, hive_path
     from compactor.cli.orcfiledump.hive_dump import HiveDump
 
     if not hive and (data or any(hive_options.values())):
         raise click.UsageError("--data, --timezone, --rowindex and --column-type belong to --hive")
     if hive and (meta or context.json):
-        raise click.UsageError("--hive has one form; --meta and --json are of the other")
+        raise click.UsageError("--hive prints Hive's form; it excludes --meta and --json")
     if "" in paths:
-        raise click.UsageError("a PATH is empty: wanted a file, a directory or a URI")
-    wanted = _wanted(**hive_options)
+        raise click.UsageError("a PATH is empty: expected a file, a directory or a URI")
+    options = _parse_options(**hive_options)
     storage = _storage(context)
-    files = [file for path in paths for file in files_of(storage, path, os.getcwd())]
+    files = [file for path in paths for file in find_files(storage, path, os.getcwd())]
     if hive:
-        done = HiveDump(storage=storage)
+        hive_dump = HiveDump(storage=storage)
         if data:
-            done.rows(files)
+            hive_dump.print_rows(files)
         else:
-            done.structures(files, wanted)
-        failed = done.failed
+            hive_dump.print_structures(files, options)
+        failed = hive_dump.failed
     else:
-        is_one = len(paths) == 1 and [file.hive_name for file in files] == [hive_path(path) for path in paths]
-        failed = _print(storage, files, meta=meta, as_json=context.json, is_one=is_one)
+        is_single = len(paths) == 1 and [file.hive_name for file in files] == [hive_path(path) for path in paths]
+        failed = _print(storage, files, meta=meta, as_json=context.json, is_single=is_single)
     if failed:
         sys.exit(FAILED)
 
 
-def _wanted(timezone: bool, rowindex: str | None, column_type: bool) -> StructureOptions:
-    """Returns what Hive's tool is to print beyond the structure.
+def _parse_options(timezone: bool, rowindex: str | None, column_type: bool) -> StructureOptions:
+    """Returns which optional lines Hive's form gets.
 
     Raises:
         UsageError: the columns are not numbers.
@@ -93,7 +93,7 @@ def _wanted(timezone: bool, rowindex: str | None, column_type: bool) -> Structur
         except ValueError:
             columns = [-1]
         if min(columns) < 0:
-            raise click.UsageError(f"--rowindex {rowindex!r}: wanted ids of columns, such as 0,7, or '*' for all")
+            raise click.UsageError(f"--rowindex {rowindex!r}: expected column ids, such as 0,7, or '*' for all")
     return StructureOptions(columns=columns, time_zone=timezone, types=column_type)
 
 
@@ -101,40 +101,40 @@ def _storage(context: CliContext) -> Storage:
     from compactor.settings.catalogue import find
     from compactor.site.deployment import open_stores
 
-    given = {key: value for key, value in context.flags.items() if find(key) is not None}
-    return open_stores(context.metastore, flags=given, config_path=context.config)
+    flags = {key: value for key, value in context.flags.items() if find(key) is not None}
+    return open_stores(context.metastore, flags=flags, config_path=context.config)
 
 
-def _print(storage: Storage, files: Sequence[DumpFile], *, meta: bool, as_json: bool, is_one: bool) -> int:
-    """Prints files in our own form, and returns how many could not be read; of one alone, the error is the command's."""
-    found: list[dict[str, object]] = []
+def _print(storage: Storage, files: Sequence[DumpFile], *, meta: bool, as_json: bool, is_single: bool) -> int:
+    """Prints files in our own form, and returns how many could not be read; a single file's error ends the command."""
+    documents: list[dict[str, object]] = []
     failed = 0
     for file in files:
         try:
             if meta:
-                found += [{**each, "path": file.shown} for each in _read(storage, file, _metadata)]
+                documents += [{**document, "path": file.shown} for document in _read(storage, file, _read_metadata)]
             else:
-                _print_rows(_read(storage, file, _rows), file, as_json=as_json, is_one=is_one)
+                _print_rows(_read(storage, file, _read_rows), file, as_json=as_json, is_single=is_single)
         except CompactorError as error:
-            if is_one:
+            if is_single:
                 raise
             failed += 1
             say(f"compactor: {error}", err=True)
     if meta:
-        print_json(found[0] if is_one else found)
+        print_json(documents[0] if is_single else documents)
     return failed
 
 
-def _print_rows(rows: Iterator[dict[str, object]], file: DumpFile, *, as_json: bool, is_one: bool) -> None:
-    if not is_one and not as_json:
+def _print_rows(rows: Iterator[dict[str, object]], file: DumpFile, *, as_json: bool, is_single: bool) -> None:
+    if not is_single and not as_json:
         say(f"==> {file.shown} <==")
     for row in rows:
-        named = {"path": file.shown, "row": row} if as_json and not is_one else row
+        named = {"path": file.shown, "row": row} if as_json and not is_single else row
         print_json_line(named, of_table=True)
 
 
 def _read(
-    storage: Storage, file: DumpFile, of_tail: Callable[[Source, Tail], Iterator[dict[str, object]]]
+    storage: Storage, file: DumpFile, read_content: Callable[[Source, Tail], Iterator[dict[str, object]]]
 ) -> Iterator[dict[str, object]]:
     from compactor.acid.names import FLUSH_LENGTH_SUFFIX
     from compactor.orc.format.tail import read_tail
@@ -146,23 +146,23 @@ def _read(
         length = flush_length(storage, file.path) if is_streamed else None
         if length == 0:
             raise BadFile(
-                f"{file.shown}: its streaming writer has flushed nothing yet; wait until its transaction ends"
+                f"{file.shown}: its streaming writer has not flushed anything yet; wait until its transaction ends"
             )
-        yield from of_tail(source, replace(read_tail(source, length), default_zone=storage.options.default_zone))
+        yield from read_content(source, replace(read_tail(source, length), default_zone=storage.options.default_zone))
 
 
-def _metadata(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
-    yield metadata(tail)
+def _read_metadata(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
+    yield describe_tail(tail)
 
 
-def _rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
-    from compactor.cli.dump_files import rows
+def _read_rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
+    from compactor.cli.dump_files import read_rows
 
-    yield from rows(source, tail)
+    yield from read_rows(source, tail)
 
 
-def metadata(tail: Tail) -> dict[str, object]:
-    """Returns the contents of the tail, including the user metadata that Hive's ACID readers look at."""
+def describe_tail(tail: Tail) -> dict[str, object]:
+    """Returns the contents of the tail, including the user metadata that Hive's ACID readers use."""
     return {
         "path": tail.name,
         "length": tail.length,

@@ -22,17 +22,17 @@ from compactor.orc.io.source import Source
 from compactor.storage.protocol import Storage
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?(/.*)?")
-_HIDDEN = ("_", ".")  #: how names begin that Hive's tools skip
+_HIDDEN = ("_", ".")  #: first characters of names that Hive's tools skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpFile:
-    """A file that is shown.
+    """A file to show.
 
     Attributes:
-        path: what its store calls it.
-        shown: what its user calls it.
-        hive_name: what Hive's tool calls it.
+        path: its path in its store.
+        shown: its path as the user writes it.
+        hive_name: its path as Hive's tool writes it.
     """
 
     path: str
@@ -40,32 +40,32 @@ class DumpFile:
     hive_name: str
 
 
-def files_of(storage: Storage, given: str, current: str) -> Iterator[DumpFile]:
-    """Yields the file ``given``, or every data file below the directory, by name.
+def find_files(storage: Storage, path: str, current: str) -> Iterator[DumpFile]:
+    """Yields the file at ``path``, or every data file below that directory, ordered by name.
 
     Args:
-        given: a path, relative to the directory ``current`` if it is not absolute, or a URI.
+        path: a URI, or a path; a relative one starts at the directory ``current``.
 
     Raises:
-        NotFound: there is nothing.
-        NotSupported: no store serves such URIs.
-        StorageError: the store does not answer, or its place is not one that the configuration names.
+        NotFound: nothing is there.
+        NotSupported: no store serves its URI.
+        StorageError: the store does not answer, or the configuration does not allow its place.
     """
-    is_uri = _URI.fullmatch(given) is not None and ":/" in given
-    path = storage.resolve(given if is_uri else posixpath.join(current, given))
-    if not storage.exists(path):
+    is_uri = _URI.fullmatch(path) is not None and ":/" in path
+    resolved = storage.resolve(path if is_uri else posixpath.join(current, path))
+    if not storage.exists(resolved):
         raise NotFound(
-            f"{given}: there is nothing at {path}; wanted an ORC file, or a directory that holds some, such as the location "
-            "that DESCRIBE FORMATTED prints; check its spelling"
+            f"{path}: there is nothing at {resolved}; expected an ORC file, or a directory with such files, for example the "
+            "location that DESCRIBE FORMATTED prints; check the spelling"
         )
-    if storage.anchor(path) is None:  # what is there is no directory
-        yield DumpFile(path=path, shown=valid_name(given), hive_name=hive_path(given))
+    if storage.anchor(resolved) is None:  # not a directory
+        yield DumpFile(path=resolved, shown=valid_name(path), hive_name=hive_path(path))
         return
-    top = hive_path(given) if is_uri else f"file:{hive_path(posixpath.join(current, given))}"
-    names = (file.path for file in storage.listing(path).files)
+    top = hive_path(path) if is_uri else f"file:{hive_path(posixpath.join(current, path))}"
+    names = (file.path for file in storage.listing(resolved).files)
     for name in sorted(filter(_is_data, names), key=lambda name: name.split("/")):
         yield DumpFile(
-            path=f"{path}/{name}", shown=valid_name(posixpath.join(given, name)), hive_name=f"{top.rstrip('/')}/{name}"
+            path=f"{resolved}/{name}", shown=valid_name(posixpath.join(path, name)), hive_name=f"{top.rstrip('/')}/{name}"
         )
 
 
@@ -73,11 +73,12 @@ def _is_data(name: str) -> bool:
     return not name.endswith(FLUSH_LENGTH_SUFFIX) and not any(part.startswith(_HIDDEN) for part in name.split("/"))
 
 
-def hive_path(given: str) -> str:
+def hive_path(text: str) -> str:
     """Returns a path as Hadoop spells it: without doubled slashes, dots, and a slash at the end."""
-    scheme, authority, path = "", "", given
-    if (found := _URI.fullmatch(given)) is not None and ":/" in given:
-        scheme, authority, path = f"{found[1]}:", found[2] or "", found[3] or ""
+    scheme, authority, path = "", "", text
+    if (match := _URI.fullmatch(text)) is not None and ":/" in text:
+        # hdfs://nn:8020/warehouse/t: scheme hdfs:, authority //nn:8020, path /warehouse/t
+        scheme, authority, path = f"{match[1]}:", match[2] or "", match[3] or ""
         authority = "" if authority == "//" else authority
     if not path:
         return scheme + authority
@@ -85,7 +86,7 @@ def hive_path(given: str) -> str:
     return f"{scheme}{authority}{normal[1:] if normal.startswith('//') else normal}"
 
 
-def rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
+def read_rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
     """Yields every row in file order; memory is bounded by a batch of rows.
 
     Raises:
@@ -94,7 +95,7 @@ def rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
     """
     names = column_names(tail.types)
     children = tail.types[0].children
-    for batch in batches(source, tail):
+    for batch in read_batches(source, tail):
         for index in range(batch.num_rows):
             yield {
                 name: value(batch.column(place)[index], tail.types, child)
@@ -102,30 +103,30 @@ def rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
             }
 
 
-def batches(source: Source, tail: Tail) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of ``rows`` as they are decoded; raises as it does."""
+def read_batches(source: Source, tail: Tail) -> Iterator[pa.RecordBatch]:
+    """Yields the decoded rows in batches; raises the same errors as ``read_rows``."""
     if tail.encrypted:
-        raise NotLossless(f"{tail.name}: has encrypted columns; its rows cannot be shown, its metadata can (--meta)")
+        raise NotLossless(f"{tail.name}: has encrypted columns; Compactor cannot show its rows; --meta shows its metadata")
     for stripe in range(len(tail.stripes)):
-        yield from _stripe(source, tail, stripe)
+        yield from _read_stripe(source, tail, stripe)
 
 
-def _stripe(source: Source, tail: Tail, stripe: int) -> Iterator[pa.RecordBatch]:
+def _read_stripe(source: Source, tail: Tail, stripe: int) -> Iterator[pa.RecordBatch]:
     done, zone = 0, shown_zone(source, tail, stripe)
     if tail.types.is_encodable:
         try:
             for batch in ARROW.read_batches(source, tail, stripes=[stripe]):
-                yield _shown(batch, tail, zone)
+                yield _on_wall_clock(batch, tail, zone)
                 done += batch.num_rows
             return
         except Unfit:
-            pass  # the other codec starts over and skips the rows that are done
+            pass  # the other codec starts over and skips the rows that were yielded
     for batch in PYORC.read_batches(source, tail, stripes=[stripe]):
-        left = max(0, done)
+        skipped = max(0, done)
         done -= batch.num_rows
-        if left < batch.num_rows:
-            yield _shown(batch.slice(left), tail, zone)
+        if skipped < batch.num_rows:
+            yield _on_wall_clock(batch.slice(skipped), tail, zone)
 
 
-def _shown(batch: pa.RecordBatch, tail: Tail, zone: JavaZone | None) -> pa.RecordBatch:
+def _on_wall_clock(batch: pa.RecordBatch, tail: Tail, zone: JavaZone | None) -> pa.RecordBatch:
     return batch if zone is None else wall_clock_batch(batch, tail.types, tail.types[0].children, zone)

@@ -14,7 +14,7 @@ from compactor.cli.orcfiledump.java_text import (
     float_text,
     hybrid_date_text,
     local_seconds,
-    rounded,
+    round_text,
     text_of,
     timestamp_text,
 )
@@ -27,13 +27,13 @@ from compactor.orc.io.source import Source
 _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _DECIMAL_64 = 18  #: digits up to which Java keeps a decimal as a long
-_MOST_NANOS = 999_999  #: below a millisecond, where a writer kept none of the maximum
+_MOST_NANOS = 999_999  #: below a millisecond, for a maximum without nanoseconds
 
 
 def statistics_text(statistics: messages.Message, column: OrcType, *, proleptic: bool) -> str:
-    """Returns what Java's reader prints of ``statistics``.
+    """Returns the line that Java's reader prints for ``statistics``.
 
-    It goes by the kind of statistics and not by the column's type; ``proleptic`` is the calendar of the file.
+    Java looks at the kind of statistics, not at the column's type. ``proleptic`` is the file's calendar.
     """
     has_null = statistics.has_null or not statistics.HasField("has_null")
     parts = [f"count: {statistics.number_of_values}", f"hasNull: {'true' if has_null else 'false'}"]
@@ -125,7 +125,7 @@ def _timestamps(statistics: messages.Message, count: int, column: OrcType, prole
 
 
 def _milliseconds(statistics: messages.Message, field: str, column: OrcType) -> int | None:
-    """Returns what a clock shows: that of the writer, or here for an instant. The oldest writers kept instants only."""
+    """Returns the wall clock of the writer, or the local one for an instant; the oldest writers kept only instants."""
     name = f"{field}_utc"
     is_instant = column.kind is TypeKind.TIMESTAMP_INSTANT
     if not statistics.HasField(name):
@@ -171,7 +171,7 @@ _TIMES = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
 
 @dataclass(slots=True)
 class _Indexes:
-    """The indexes of one column; a filter over characters of UTF-8 replaces an older one."""
+    """The indexes of one column; a filter over UTF-8 replaces an older one."""
 
     rows: messages.Message | None = None
     filters: dict[int, messages.Message] = field(default_factory=dict)
@@ -193,7 +193,7 @@ def index_lines(
     for kind, column, index in read_indexes(source, tail, stripe_index, footer, frozenset(columns)):
         if kind == ROW_INDEX:
             indexes[column].rows = index
-        elif kind == BLOOM_UTF8 or _is_right(tail, column):
+        elif kind == BLOOM_UTF8 or _is_reliable(tail, column):
             indexes[column].filters[kind] = index
     for column in columns:
         yield f"    Row group indices for column {column}:" + ("" if indexes[column].rows else " not found")
@@ -205,8 +205,8 @@ def index_lines(
             yield from _filter_lines(filters, tail, column)
 
 
-def _is_right(tail: Tail, column: int) -> bool:
-    """Returns true if readers may use a filter of the older kind: earlier writers hashed some values wrongly."""
+def _is_reliable(tail: Tail, column: int) -> bool:
+    """Tells whether readers may use a filter of the older kind: early writers hashed some values wrongly."""
     if tail.writer != 0:
         return True
     kind = tail.types[column].kind
@@ -232,8 +232,8 @@ def _filter_lines(index: messages.Message, tail: Tail, column: int) -> Iterator[
         yield f"      Entry {number}:{_filter_text(bits, item.num_hash_functions)}"
         if whole is not None and (len(whole), hashes) != (len(bits), item.num_hash_functions):
             raise BadFile(
-                f"file {tail.name}: the bloom filters of column {column} differ in size or in their functions; the file is "
-                "damaged, restore it or move it away"
+                f"file {tail.name}: the bloom filters of column {column} differ in size or in number of functions; the file "
+                "is damaged: restore it or move it away"
             )
         whole, hashes = bits if whole is None else whole | bits, item.num_hash_functions
     if whole is not None:
@@ -249,6 +249,6 @@ def _filter_text(bits: np.ndarray[tuple[int], np.dtype[np.uint8]], hashes: int) 
     count, ones = 8 * len(bits), int(np.unpackbits(bits).sum())
     load = float(np.float32(ones) / np.float32(count)) if count else float("nan")
     return (
-        f" numHashFunctions: {hashes} bitCount: {count} popCount: {ones} loadFactor: {rounded(load, 4)} "
+        f" numHashFunctions: {hashes} bitCount: {count} popCount: {ones} loadFactor: {round_text(load, 4)} "
         f"expectedFpp: {float_text(load**hashes)}"
     )

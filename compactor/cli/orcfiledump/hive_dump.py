@@ -1,4 +1,9 @@
-"""``compactor dump --hive``: what Hive's own tool prints for the same files."""
+"""``compactor dump --hive``: prints what Hive's own tool prints for the same files.
+
+Each row becomes a line of JSON as Gson writes it. Dates, times and decimals are texts, binary is a list of bytes, a map is a
+list of ``_key`` and ``_value``. A char loses blanks at its end. NaN and the infinities have no quotes, although JSON does
+not allow that.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +18,14 @@ import click
 
 from compactor.acid.names import FLUSH_LENGTH_SUFFIX
 from compactor.base.errors import BadFile, CompactorError, failing_alone
-from compactor.cli.dump_files import DumpFile, batches
+from compactor.cli.dump_files import DumpFile, read_batches
 from compactor.cli.orcfiledump.java_text import (
     date_text,
     double_text,
     field_name,
     local_seconds,
     plain_decimal,
-    quoted,
+    quote,
     text_of,
     timestamp_text,
 )
@@ -46,16 +51,16 @@ _Lines = Callable[[Source, Tail, str], Iterator[str]]
 
 @dataclass(slots=True, kw_only=True)
 class HiveDump:
-    """The output about some files; ``failed`` counts those that could not be read."""
+    """Prints files as Hive's tool does; ``failed`` counts the unreadable ones."""
 
     storage: Storage
     failed: int = 0
-    corrupt: list[str] = field(default_factory=list)  #: files with more bytes than their writer has flushed
+    corrupt: list[str] = field(default_factory=list)  #: files with more bytes than their writer flushed
 
-    def structures(self, files: Iterable[DumpFile], wanted: StructureOptions) -> None:
+    def print_structures(self, files: Iterable[DumpFile], options: StructureOptions) -> None:
         """Prints the structure of each file."""
         for file in files:
-            self._print(file, lambda source, tail, name: structure(source, tail, name, wanted), always=True)
+            self._print(file, lambda source, tail, name: structure(source, tail, name, options), always=True)
         if self.corrupt:
             click.echo(
                 f"{len(self.corrupt)} file(s) are corrupted. Run the following command to recover corrupted files.\n",
@@ -64,7 +69,7 @@ class HiveDump:
             click.echo(" ".join(["hive --orcfiledump --recover --skip-dump", *self.corrupt]), err=True)
             _print_raw(SEPARATOR)
 
-    def rows(self, files: Iterable[DumpFile]) -> None:
+    def print_rows(self, files: Iterable[DumpFile]) -> None:
         """Prints the rows of each file."""
         for file in files:
             self._print(file, lambda source, tail, name: json_lines(source, tail), always=False)
@@ -78,7 +83,7 @@ class HiveDump:
             say(f"compactor: {error}", err=True)
 
     def _lines(self, file: DumpFile, lines: _Lines, always: bool) -> Iterator[str]:
-        """Yields one file's lines and the one after them; that one ``always``, even if no writer has flushed any yet."""
+        """Yields one file's lines and a separator; ``always`` prints the separator of a file without flushed rows, too."""
         with failing_alone(file.shown), open_source(self.storage, file.path) as source:
             say(f"Processing data file {file.hive_name} [length: {source.length}]", err=True)
             tail = self._tail(source, file)
@@ -89,10 +94,10 @@ class HiveDump:
                 yield SEPARATOR
 
     def _tail(self, source: Source, file: DumpFile) -> Tail | None:
-        """Returns the tail of what a streaming writer has flushed, or of the whole file; None if nothing is flushed."""
+        """Returns the tail of the flushed part, or of the whole file; None if its writer has flushed nothing."""
         side = file.path + FLUSH_LENGTH_SUFFIX
         if not self.storage.exists(side):
-            return _tail_of(source, source.length)
+            return _read_tail(source, source.length)
         length = self.storage.length(side)
         whole = length // _LONG.size * _LONG.size
         [flushed] = _LONG.unpack(self.storage.read_range(side, whole - _LONG.size, _LONG.size)) if whole else (-1,)
@@ -101,7 +106,7 @@ class HiveDump:
         tail = None
         if flushed >= 0:
             try:
-                tail = _tail_of(source, flushed)
+                tail = _read_tail(source, flushed)
             except BadFile:
                 self.corrupt.append(_as_uri(file.hive_name))
                 click.echo("Unable to read data from max footer offset. Adding data file to recovery list.", err=True)
@@ -115,8 +120,8 @@ class HiveDump:
         return tail
 
 
-def _tail_of(source: Source, length: int) -> Tail:
-    """Returns the tail of the first ``length`` bytes; none at all are a file of Java's newest writer without columns."""
+def _read_tail(source: Source, length: int) -> Tail:
+    """Returns the tail of the first ``length`` bytes; an empty file has no columns, and Java's newest writer."""
     if length == 0:
         tail = empty_tail(_NOTHING, compression=Compression.NONE, row_index_stride=0, name=source.name)
         return replace(tail, writer_version=NEWEST_OF_JAVA)
@@ -124,15 +129,14 @@ def _tail_of(source: Source, length: int) -> Tail:
 
 
 def _print_raw(line: str) -> None:
-    """Prints a line in UTF-8, whatever the locale, and untouched; only on a terminal characters that control it are shown
-    as U+FFFD, since a file's texts are a stranger's."""
+    """Prints a line in UTF-8; on a terminal, U+FFFD replaces control characters, which a stranger may have written."""
     if sys.stdout.isatty():
         line = _CONTROLS.sub("\ufffd", line)
     click.echo(line.encode("utf-8", "surrogateescape"))
 
 
 def _as_uri(name: str) -> str:
-    return _NOT_IN_URIS.sub(lambda found: f"%{ord(found[0]):02X}", name)
+    return _NOT_IN_URIS.sub(lambda match: f"%{ord(match[0]):02X}", name)
 
 
 def json_lines(source: Source, tail: Tail) -> Iterator[str]:
@@ -143,7 +147,7 @@ def json_lines(source: Source, tail: Tail) -> Iterator[str]:
         NotLossless: neither codec decodes a type completely (unions), or columns are encrypted.
     """
     printer = _RowPrinter(tail)
-    for batch in batches(source, tail):
+    for batch in read_batches(source, tail):
         columns = [(printer.name(0, place), child) for place, child in enumerate(tail.types[0].children)]
         for row in range(batch.num_rows):
             fields = (
@@ -161,7 +165,7 @@ class _RowPrinter:
 
     def name(self, column: int, place: int) -> str:
         """Returns the name of a struct's field as a text of JSON."""
-        return quoted(field_name(self._types[column].field_names[place]))
+        return quote(field_name(self._types[column].field_names[place]))
 
     def value(self, scalar: Any, column: int) -> str:
         """Returns a value of ``column``."""
@@ -171,7 +175,7 @@ class _RowPrinter:
         if item.kind in INTEGERS:
             return str(scalar.as_py())
         if item.kind in TEXT_KINDS:
-            return quoted(_text_value(scalar, item))
+            return quote(_text_value(scalar, item))
         if item.kind is TypeKind.DECIMAL:
             return f'"{plain_decimal(scalar.as_py())}"'
         if item.kind is TypeKind.DATE:

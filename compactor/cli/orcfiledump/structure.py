@@ -1,4 +1,4 @@
-"""The structure of one ORC file, line by line, as Hive's tool prints it."""
+"""The structure of one ORC file, line by line, as Hive's tool prints it; names of writers and their versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from compactor.base.errors import NotLossless
 from compactor.cli.orcfiledump.column_statistics import index_lines, statistics_text
-from compactor.cli.orcfiledump.java_text import field_name, rounded, text_of
+from compactor.cli.orcfiledump.java_text import field_name, round_text, text_of
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text, valid_name
@@ -35,12 +35,12 @@ _ROOT = "0"  #: its name among the columns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructureOptions:
-    """The lines that are asked for beside a file's structure.
+    """The optional lines of a file's structure.
 
     Attributes:
-        columns: whose row indexes are printed; None for all.
-        time_zone: the writer's time zone with each stripe.
-        types: the id, name and type of each column.
+        columns: ids of the columns whose row indexes are printed; None for all.
+        time_zone: whether each stripe names its writer's time zone.
+        types: whether the id, name and type of each column are printed.
     """
 
     columns: Sequence[int] | None = ()
@@ -48,27 +48,27 @@ class StructureOptions:
     types: bool = False
 
 
-def structure(source: Source, tail: Tail, name: str, wanted: StructureOptions) -> Iterator[str]:
-    """Yields the lines about a file that is called ``name``.
+def structure(source: Source, tail: Tail, name: str, options: StructureOptions) -> Iterator[str]:
+    """Yields the lines about a file, which they call ``name``.
 
     Raises:
         BadFile: a stripe's footer or an index cannot be read.
-        NotLossless: the file has encrypted columns, whose streams are unknown here.
+        NotLossless: the file has encrypted columns, whose streams Compactor cannot list.
     """
     if tail.encrypted:
         raise NotLossless(
-            f"{tail.name}: has encrypted columns, whose structure cannot be printed as Hive prints it; "
+            f"{tail.name}: has encrypted columns, and `--hive` cannot print their structure; "
             "`compactor dump --meta` shows the rest"
         )
-    yield from _head(tail, name, wanted)
+    yield from _head(tail, name, options)
     yield from _statistics(tail)
     yield "\nStripes:"
     for number in range(len(tail.stripes)):
-        yield from _stripe(source, tail, number, wanted)
+        yield from _stripe(source, tail, number, options)
     yield from _end(source, tail)
 
 
-def _head(tail: Tail, name: str, wanted: StructureOptions) -> Iterator[str]:
+def _head(tail: Tail, name: str, options: StructureOptions) -> Iterator[str]:
     yield f"Structure for {name}"
     version = ".".join(map(str, tail.file_version or (0, 11)))
     yield f"File Version: {version} with {version_name(tail)} by {software_name(tail)}"
@@ -79,7 +79,7 @@ def _head(tail: Tail, name: str, wanted: StructureOptions) -> Iterator[str]:
     yield f"Calendar: {'Proleptic Gregorian' if tail.is_proleptic else 'Julian/Gregorian'}"
     types = Types(replace(item, field_names=tuple(map(field_name, item.field_names))) for item in tail.types)
     yield f"Type: {schema_text(types, quoting=True)}"
-    if wanted.types:
+    if options.types:
         yield "Columns type:"
         for number, path in enumerate(_paths(types)):
             yield f"  Column {number}: field: {path or _ROOT} type: {schema_text(types, number, quoting=True)}"
@@ -91,7 +91,7 @@ def _head(tail: Tail, name: str, wanted: StructureOptions) -> Iterator[str]:
 
 
 def _paths(types: Types, *, root: str = "", branch: str = "") -> list[str]:
-    """Returns the name of each column, with those of the columns around it."""
+    """Returns the path of each column, such as ``address.street`` for a field of a struct."""
     paths = [root] * len(types)
     for number, item in enumerate(types):
         names: Sequence[str] = item.field_names
@@ -110,25 +110,25 @@ def _statistics(tail: Tail) -> Iterator[str]:
     yield "\nStripe Statistics:"
     for number, columns in enumerate(tail.stripe_statistics or (), start=1):
         yield f"  Stripe {number}:"
-        for line in _columns(columns, tail):
+        for line in _column_lines(columns, tail):
             yield f"    {line}"
     yield "\nFile Statistics:"
-    for line in _columns(tail.statistics, tail):
+    for line in _column_lines(tail.statistics, tail):
         yield f"  {line}"
 
 
-def _columns(found: Sequence[messages.Message], tail: Tail) -> Iterator[str]:
-    for number, (statistics, item) in enumerate(zip(found, tail.types, strict=False)):
+def _column_lines(columns: Sequence[messages.Message], tail: Tail) -> Iterator[str]:
+    for number, (statistics, item) in enumerate(zip(columns, tail.types, strict=False)):
         yield f"Column {number}: {statistics_text(statistics, item, proleptic=tail.is_proleptic)}"
 
 
-def _stripe(source: Source, tail: Tail, number: int, wanted: StructureOptions) -> Iterator[str]:
+def _stripe(source: Source, tail: Tail, number: int, options: StructureOptions) -> Iterator[str]:
     stripe, footer = tail.stripes[number], read_stripe_footer(source, tail, number)
     line = (
         f"  Stripe: offset: {stripe.offset} data: {stripe.data_length} rows: {stripe.rows} tail: {stripe.footer_length} "
         f"index: {stripe.index_length}"
     )
-    yield f"{line} timezone: {text_of(footer.writer_timezone) or _UNKNOWN}" if wanted.time_zone else line
+    yield f"{line} timezone: {text_of(footer.writer_timezone) or _UNKNOWN}" if options.time_zone else line
     place = stripe.offset
     for stream in footer.streams:
         kind = _STREAMS[stream.kind] if stream.HasField("kind") else _UNKNOWN
@@ -137,7 +137,7 @@ def _stripe(source: Source, tail: Tail, number: int, wanted: StructureOptions) -
     for column, encoding in enumerate(footer.columns):
         size = f"[{encoding.dictionary_size}]" if encoding.kind in (DICTIONARY, DICTIONARY_V2) else ""
         yield f"    Encoding column {column}: {_ENCODINGS[encoding.kind]}{size}"
-    columns = range(len(tail.statistics)) if wanted.columns is None else wanted.columns
+    columns = range(len(tail.statistics)) if options.columns is None else options.columns
     if columns:
         yield from index_lines(source, tail, number, footer, columns)
 
@@ -147,7 +147,7 @@ def _end(source: Source, tail: Tail) -> Iterator[str]:
     yield f"\nFile length: {source.length} bytes"
     yield f"File raw data size: {raw_data_size(tail)} bytes"
     yield f"Padding length: {padded} bytes"
-    yield f"Padding ratio: {rounded(100.0 * padded / source.length if source.length else 0.0, 2)}%"
+    yield f"Padding ratio: {round_text(100.0 * padded / source.length if source.length else 0.0, 2)}%"
     if tail.user_metadata:
         yield "\nUser Metadata:"
     for key, value in tail.user_metadata.items():
@@ -169,13 +169,13 @@ _JAVA = (
 )  #: by their numbers
 NEWEST_OF_JAVA = len(_JAVA) - 1
 _WRITERS = ("ORC Java", "ORC C++", "Presto", "Scritchley Go", "Trino", "CUDF")  #: by their numbers
-#: The only version of each other writer, which has the number 6.
+#: The only version of each other writer; its number is 6.
 _OTHERS = ("", "ORC_CPP_ORIGINAL", "PRESTO_ORIGINAL", "SCRITCHLEY_GO_ORIGINAL", "TRINO_ORIGINAL", "CUDF_ORIGINAL")
 _FIRST_OF_OTHERS = 6
 
 
 def version_name(tail: Tail) -> str:
-    """Returns the version that the file names in its postscript."""
+    """Returns the name of the writer's version in the postscript."""
     if tail.writer == 0:
         return _JAVA[tail.writer_version] if tail.writer_version < len(_JAVA) else FUTURE
     if tail.writer < len(_OTHERS) and tail.writer_version == _FIRST_OF_OTHERS:
@@ -184,6 +184,6 @@ def version_name(tail: Tail) -> str:
 
 
 def software_name(tail: Tail) -> str:
-    """Returns the program that wrote the file, and its version, which most writers leave out."""
+    """Returns the program that wrote the file, and its version, which most writers omit."""
     name = _WRITERS[tail.writer] if tail.writer < len(_WRITERS) else f"Unknown({tail.writer})"
     return f"{name} {tail.software}"

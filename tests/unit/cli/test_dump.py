@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from compactor.base.errors import BadFile, NotFound, UnnamedPlace
 from compactor.cli.context import FAILED, CliContext
-from compactor.cli.dump import dump, metadata
+from compactor.cli.dump import describe_tail, dump
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource
 
@@ -41,7 +41,7 @@ def test_metadata_is_that_of_the_tail(file: Path) -> None:
 
 
 def test_metadata_is_printed_as_json(file: Path) -> None:
-    found = metadata(read_tail(BytesSource(file.read_bytes())))
+    found = describe_tail(read_tail(BytesSource(file.read_bytes())))
     assert json.loads(json.dumps(found)) == found
 
 
@@ -136,4 +136,4 @@ def test_a_streaming_file_ends_where_its_writer_has_flushed_it(file: Path) -> No
     for options in ([], ["--meta"]):
         done = CliRunner().invoke(dump, [*options, str(file)], obj=CliContext())
         assert isinstance(done.exception, BadFile)
-        assert "has flushed nothing yet" in str(done.exception)
+        assert "has not flushed anything yet" in str(done.exception)

@@ -9,7 +9,7 @@ import pytest
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.tree import Anchor
 from compactor.base.errors import NotFound, NotSupported, UnnamedPlace
-from compactor.cli.dump_files import DumpFile, files_of, rows
+from compactor.cli.dump_files import DumpFile, find_files, read_rows
 from compactor.orc.codecs.json_values import timestamp
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
@@ -53,7 +53,7 @@ def test_every_data_file_of_a_directory_by_name(tmp_path: Path) -> None:
     """Hidden and side files are skipped, and so is all below a hidden directory, as by Hive's tool."""
     data = ["a", "d/b10", "d/b9", "d/c/x", "d-1/x"]
     make(tmp_path, *data, ".h", "_orc_acid_version", "d/_x", "d/.x", "_d/x", "d/.d/x", "d/b9_flush_length")
-    found = list(files_of(LOCAL, str(tmp_path), "/nowhere"))
+    found = list(find_files(LOCAL, str(tmp_path), "/nowhere"))
     wanted = sorted(data, key=lambda name: name.split("/"))
     assert [file.path for file in found] == [f"{tmp_path}/{name}" for name in wanted]
     assert [file.shown for file in found] == [f"{tmp_path}/{name}" for name in wanted]
@@ -71,14 +71,14 @@ def test_a_file_is_itself_whatever_its_name_is(tmp_path: Path) -> None:
         (f"file://{path}", f"file:{path}"),
     ):
         make(tmp_path, "x/y")
-        assert list(files_of(LOCAL, given, str(tmp_path))) == [DumpFile(path=path, shown=given, hive_name=name)]
+        assert list(find_files(LOCAL, given, str(tmp_path))) == [DumpFile(path=path, shown=given, hive_name=name)]
 
 
 def test_a_relative_directory_is_one_of_the_current_directory(tmp_path: Path) -> None:
     make(tmp_path, "t/d/a:b")
-    [found] = files_of(LOCAL, "./t//d/", str(tmp_path))
+    [found] = find_files(LOCAL, "./t//d/", str(tmp_path))
     assert found == DumpFile(path=f"{tmp_path}/t/d/a:b", shown="./t//d/a:b", hive_name=f"file:{tmp_path}/t/d/a:b")
-    [found] = files_of(LOCAL, "t/d/a:b", str(tmp_path))
+    [found] = find_files(LOCAL, "t/d/a:b", str(tmp_path))
     assert found.path == f"{tmp_path}/t/d/a:b"
 
 
@@ -86,22 +86,22 @@ def test_a_relative_directory_is_one_of_the_current_directory(tmp_path: Path) ->
 def test_uris_of_files_and_directories(top: str) -> None:
     store = Remote(f"{top}/t/d/f", f"{top}/t/_h/f")
     file = DumpFile(path=f"{top}/t/d/f", shown=f"{top}/t/d/f", hive_name=f"{top}/t/d/f")
-    assert list(files_of(store, f"{top}/t/d/f", "/")) == [file]
-    assert list(files_of(store, f"{top}/t", "/")) == [file]
-    assert [found.hive_name for found in files_of(store, f"{top}/t/", "/")] == [file.hive_name]
+    assert list(find_files(store, f"{top}/t/d/f", "/")) == [file]
+    assert list(find_files(store, f"{top}/t", "/")) == [file]
+    assert [found.hive_name for found in find_files(store, f"{top}/t/", "/")] == [file.hive_name]
 
 
 def test_what_is_not_there_or_not_reached_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=f"x: there is nothing at {tmp_path}/x; wanted an ORC file, or a directory"):
-        list(files_of(LOCAL, "x", str(tmp_path)))
+        list(find_files(LOCAL, "x", str(tmp_path)))
     with pytest.raises(NotSupported, match="ftp"):
-        list(files_of(Stores(), "ftp://h/x", "/"))
+        list(find_files(Stores(), "ftp://h/x", "/"))
     with pytest.raises(UnnamedPlace, match="authorities"):
-        list(files_of(Stores(), "hdfs://stranger:8020/x", "/"))
+        list(find_files(Stores(), "hdfs://stranger:8020/x", "/"))
 
 
 def test_an_empty_directory_has_no_files(tmp_path: Path) -> None:
-    assert list(files_of(LOCAL, str(tmp_path), "/")) == []
+    assert list(find_files(LOCAL, str(tmp_path), "/")) == []
 
 
 def data_files(path: Path) -> Sequence[Path]:
@@ -110,7 +110,7 @@ def data_files(path: Path) -> Sequence[Path]:
 
 def dumped(path: Path) -> list[dict[str, object]]:
     with LocalSource(path) as source:
-        return list(rows(source, read_tail(source)))
+        return list(read_rows(source, read_tail(source)))
 
 
 def test_an_acid_row_has_the_keys_of_orcfiledump() -> None:
@@ -126,7 +126,7 @@ def test_every_value_of_every_fixture_is_converted() -> None:
         for file in data_files(FIXTURES / name)[:40]:
             with LocalSource(file) as source:
                 tail = read_tail(source)
-                found = [json.loads(json.dumps(row, allow_nan=False)) for row in rows(source, tail)]
+                found = [json.loads(json.dumps(row, allow_nan=False)) for row in read_rows(source, tail)]
             assert len(found) == tail.rows
             output += len(found)
     assert output > 100

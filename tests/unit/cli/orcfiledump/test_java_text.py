@@ -20,8 +20,8 @@ from compactor.cli.orcfiledump.java_text import (
     hybrid_date_text,
     local_seconds,
     plain_decimal,
-    quoted,
-    rounded,
+    quote,
+    round_text,
     text_of,
     timestamp_text,
 )
@@ -45,7 +45,7 @@ from tests.support.time_zone import time_zone
     ],
 )
 def test_shares_are_rounded_half_to_even(value: float, places: int, text: str) -> None:
-    assert rounded(value, places) == text
+    assert round_text(value, places) == text
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_whole_decimal_keeps_its_zeros() -> None:
 
 def test_only_what_json_and_javascript_forbid_is_escaped() -> None:
     given = "\"\\/ \b\f\n\r\t\x01\x1f\x7f<&='> é😀\u2028\u2029"
-    assert quoted(given) == '"\\"\\\\/ \\b\\f\\n\\r\\t\\u0001\\u001f\x7f<&=\'> é😀\\u2028\\u2029"'
+    assert quote(given) == '"\\"\\\\/ \\b\\f\\n\\r\\t\\u0001\\u001f\x7f<&=\'> é😀\\u2028\\u2029"'
 
 
 @pytest.mark.parametrize(
