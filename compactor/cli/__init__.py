@@ -1,4 +1,4 @@
-"""The command line ``compactor``. Its modules are thin; commands import what they need when they run."""
+"""The command line ``compactor``. Each command imports what it needs when it runs, so that the program starts fast."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
-"""The global options of every command: metastore, configuration, settings, and whether to print JSON."""
+"""The context of every command: global options, configuration, site, exit codes, and options of the form KEY=VALUE."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
+
+from compactor.base.errors import BadSetting
 
 if TYPE_CHECKING:
     from compactor.site.deployment import Configuration
@@ -39,10 +41,10 @@ class CliContext:
 
     @contextmanager
     def site(self, *, read_only: bool = False) -> Iterator[Site]:
-        """Opens the site until the block ends; ``read_only`` for commands that only show, whatever the mode allows.
+        """Opens the site until the block ends; commands that only show pass ``read_only``, whatever the mode allows.
 
         Raises:
-            CompactorError: it cannot be opened; the message says why.
+            CompactorError: the site cannot be opened.
         """
         from compactor.site.deployment import open_site
 
@@ -51,7 +53,7 @@ class CliContext:
 
 
 def with_context(command: Callable[Concatenate[CliContext, P], None]) -> Callable[P, None]:
-    """Passes a command its context, and adds ``--json``, so that it may come before or after the command's name."""
+    """Passes a command its context, and adds ``--json``, which users may write before or after the command's name."""
 
     @click.option("--json", "own_json", is_flag=True, help="Print JSON.")
     @click.pass_obj
@@ -60,3 +62,18 @@ def with_context(command: Callable[Concatenate[CliContext, P], None]) -> Callabl
         command(replace(context, json=context.json or own_json), *args, **kwargs)
 
     return wrapped  # type: ignore[return-value]  # click passes the context
+
+
+def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """Parses an option that users may repeat, KEY=VALUE, into a mapping.
+
+    Raises:
+        BadSetting: a text is not KEY=VALUE.
+    """
+    values: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise BadSetting(f"{option} {text!r}: expected KEY=VALUE")
+        values[key.strip()] = value
+    return values

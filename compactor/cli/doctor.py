@@ -1,4 +1,4 @@
-"""``compactor doctor``."""
+"""``compactor doctor``: checks of a deployment, and the last compactions of Hive 2."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 @click.option(
     "--compact",
     is_flag=True,
-    help="With --before-hive-3, beside a Hive 2.3 that still runs: run those major compactions here.",
+    help="With --before-hive-3, while Hive 2.3 still runs: run those major compactions here.",
 )
 @click.option("--verify", type=click.Choice(["full"]), help="With --compact: compare all output with the input.")
 @with_context
@@ -42,13 +42,13 @@ def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str 
         raise click.UsageError("--verify belongs to --compact")
     try:
         if before_hive_3:
-            findings = _before_hive_3(context, compact, full_verify=verify == "full")
+            findings = _check_hive_2(context, compact, full_verify=verify == "full")
         else:
             with context.site(read_only=True) as site:
                 findings = service.doctor(site)
-    except CompactorError as error:  # a deployment that cannot be opened is a finding as well
+    except CompactorError as error:  # a deployment that cannot be opened is a finding
         findings = [service.broken("deployment", error), *service.machine()]
-    findings += _of_files(context)
+    findings += _check_files(context)
     failed = sum(finding.level is Level.FAIL for finding in findings)
     if context.json:
         print_json({"metastore": context.metastore, "failed": failed, "findings": [f.to_json() for f in findings]})
@@ -63,7 +63,7 @@ def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str 
         sys.exit(FAILED)
 
 
-def _of_files(context: CliContext) -> list[Finding]:
+def _check_files(context: CliContext) -> list[Finding]:
     from compactor.doctor.configuration_files_check import check_files
     from compactor.site.deployment import used_files
 
@@ -76,7 +76,7 @@ def _of_files(context: CliContext) -> list[Finding]:
     )
 
 
-def _before_hive_3(context: CliContext, compact: bool, *, full_verify: bool) -> list[Finding]:
+def _check_hive_2(context: CliContext, compact: bool, *, full_verify: bool) -> list[Finding]:
     from compactor.hive2.before_hive_3 import before_hive_3
     from compactor.hive2.major import compact_before_hive_3
     from compactor.rewrite.run.runner import InProcessRunner
@@ -89,8 +89,8 @@ def _before_hive_3(context: CliContext, compact: bool, *, full_verify: bool) -> 
             return before_hive_3(site.metastore.catalog, site.storage, is_upgraded=is_upgraded)
         if not isinstance(site, OldSite):
             raise NotSupported(
-                f"metastore {site.name}: its schema is {site.metastore.schema_version}, that of a later Hive, in which "
-                "Hive 2's delete events no longer have a certain meaning; compact them beside Hive 2.3"
+                f"metastore {site.name}: its schema {site.metastore.schema_version} is of a later Hive, in which the "
+                "meaning of Hive 2's delete events is uncertain; compact them while Hive 2.3 runs"
             )
         runner = InProcessRunner(os.cpu_count() or 1)
         return list(compact_before_hive_3(site, runner, full_verify=full_verify))

@@ -1,4 +1,4 @@
-"""Commands about directories in doubt (resolve, metastore advance) and directories of other tables (claims)."""
+"""Commands about directories in doubt (resolve, metastore advance) and claims of other tables (claims)."""
 
 from __future__ import annotations
 
@@ -25,106 +25,107 @@ _NOTHING = "nothing is in doubt"
 @click.command()
 @click.argument("table", metavar="DB.TABLE")
 @click.option("--keep", "kept", metavar="PATH", multiple=True, help="Keep this directory; may be repeated.")
-@click.option("--quarantine", "aside", metavar="PATH", multiple=True, help="Set this directory aside; may be repeated.")
+@click.option("--quarantine", "aside", metavar="PATH", multiple=True, help="Hide it from readers; may be repeated.")
 @click.option("--keep-all", is_flag=True, help="Keep every directory without a ruling of its own.")
-@click.option("--yes", is_flag=True, help="Do it; without, only show what is in doubt.")
+@click.option("--yes", is_flag=True, help="Apply the rulings. Without it, only show what is in doubt.")
 @with_context
 def resolve(
     context: CliContext, table: str, kept: tuple[str, ...], aside: tuple[str, ...], keep_all: bool, yes: bool
 ) -> None:
-    """Decide about a table's directories that files and metastore contradict each other about.
+    """Decide about directories whose files and metastore contradict each other.
 
-    Such directories appear after a metastore was restored from a backup, or where files were copied from elsewhere;
-    nothing is compacted or removed beside them. PATH is relative to the table, as this command shows it. A kept directory
-    must be readable; its rows count from then on, and the table's next write ID is raised above it. One that is
-    quarantined gets a name that readers skip (.compactor_in_doubt_…); nothing of ours removes it.
+    Such directories appear after a metastore was restored from a backup, or where files were copied from elsewhere.
+    Compactor compacts and removes nothing next to them. PATH is relative to the table, as this command shows it. A kept
+    directory must be readable; readers see its rows from then on, and the table's next write ID is raised above it. A
+    quarantined one gets a name that readers skip (.compactor_in_doubt_…); Compactor never removes it.
 
-    Stop Hive's own compactor and cleaner, and the table's writers, before.
+    First stop Hive's own compactor and cleaner, and the table's writers.
     """
     from compactor.requests import resolve as service
     from compactor.requests.in_doubt import in_doubt
     from compactor.site.named_tables import find_table
 
     with context.site(read_only=not yes) as site:
-        found_table = find_table(site.metastore.catalog, table)
-        found = in_doubt(site, found_table)
-        rulings = _rulings(found, kept, aside, keep_all)
+        entity = find_table(site.metastore.catalog, table)
+        doubts = in_doubt(site, entity)
+        rulings = _collect_rulings(doubts, kept, aside, keep_all)
         if not yes:
-            _show_doubts(context, found, rulings)
+            _show_doubts(context, doubts, rulings)
             return
-        done = service.resolve(site, found_table, rulings)
+        resolution = service.resolve(site, entity, rulings)
     if context.json:
-        print_json(done.to_json())
+        print_json(resolution.to_json())
         return
-    _report(done.directories)
-    say(f"{table}: {len(done.directories)} directories resolved, the next write ID is {done.next_write_id}")
+    _report(resolution.directories)
+    say(f"{table}: {len(resolution.directories)} directories resolved, the next write ID is {resolution.next_write_id}")
 
 
 @click.command()
 @click.option("--keep-all", is_flag=True, help="Keep every directory in doubt.")
 @click.option("--rulings", metavar="FILE", type=click.File(), help="Rulings, as --json prints them; '-' for stdin.")
-@click.option("--yes", is_flag=True, help="Do it; without, only show what is in doubt.")
+@click.option("--yes", is_flag=True, help="Apply the rulings. Without it, only show what is in doubt.")
 @with_context
 def advance(context: CliContext, keep_all: bool, rulings: IO[str] | None, yes: bool) -> None:
-    """Raise the counters of a restored metastore above the numbers that the tables' files have.
+    """Raise the counters of a restored metastore above the numbers in the tables' files.
 
     Looks at every transactional table. Each directory in doubt needs a ruling: print them with --json, put "keep" or
-    "quarantine" for each "ruling", and pass the file with --rulings FILE --yes. Then what is quarantined is set aside, the
-    newest transaction and each table's next write ID are raised, and what is kept counts.
+    "quarantine" for each "ruling", and pass the file with --rulings FILE --yes. The command hides the quarantined
+    directories, then raises the newest transaction and each table's next write ID. Readers then see the kept ones.
     """
     from compactor.requests import advance as service
 
     with context.site(read_only=not yes) as site:
         gap = service.measure_gap(site)
-        given = {} if rulings is None else _parse_rulings(rulings)
+        rules = {} if rulings is None else _parse_rulings(rulings)
         if keep_all:
-            given = _keep_every(gap.directories) | given
+            rules = _keep_every(gap.directories) | rules
         if not yes:
             if context.json:
                 print_json(gap.to_json())
                 return
-            _table(gap.directories)
+            _print_doubts(gap.directories)
             for error in gap.unlisted:
                 say(f"cannot be listed: {error}")
-            say(f"newest transaction: {gap.newest}, would be {gap.wanted}; nothing was changed (--yes)")
+            say(f"newest transaction: {gap.newest}, would be {gap.wanted}; nothing was changed; --yes changes it")
             return
-        done = service.advance(site, given)
+        result = service.advance(site, rules)
     if context.json:
-        print_json(done.to_json())
+        print_json(result.to_json())
         return
-    _report(done.quarantined)
-    for name, resolution in done.tables.items():
+    _report(result.quarantined)
+    for name, resolution in result.tables.items():
         _report(resolution.directories)
         say(f"{name}: the next write ID is {resolution.next_write_id}")
-    say(f"newest transaction: {done.newest}")
+    say(f"newest transaction: {result.newest}")
 
 
-def _rulings(found: Sequence[InDoubt], kept: Iterable[str], aside: Iterable[str], keep_all: bool) -> dict[str, Ruling]:
+def _collect_rulings(
+    doubts: Sequence[InDoubt], kept: Iterable[str], aside: Iterable[str], keep_all: bool
+) -> dict[str, Ruling]:
     from compactor.requests.resolve import Ruling
 
-    known = {one.path for one in found}
+    known = {doubt.path for doubt in doubts}
     rulings = dict.fromkeys(known, Ruling.KEEP) if keep_all else {}
-    given = [*((path, Ruling.KEEP) for path in kept), *((path, Ruling.QUARANTINE) for path in aside)]
-    for path, ruling in given:
+    for path, ruling in [*((path, Ruling.KEEP) for path in kept), *((path, Ruling.QUARANTINE) for path in aside)]:
         if path not in known:
             raise Refused(f"{path}: is not in doubt here; `compactor resolve` without options lists what is")
         rulings[path] = ruling
     if both := sorted(set(kept) & set(aside)):
-        raise Refused(f"{', '.join(both)}: to be kept and quarantined; nothing was changed; decide for one")
+        raise Refused(f"{', '.join(both)}: both kept and quarantined; nothing was changed; choose one")
     return rulings
 
 
-def _keep_every(found: Iterable[InDoubt]) -> dict[tuple[str, str], Ruling]:
+def _keep_every(doubts: Iterable[InDoubt]) -> dict[tuple[str, str], Ruling]:
     from compactor.requests.resolve import Ruling
 
-    return {(f"{one.entity.database}.{one.entity.table}", one.path): Ruling.KEEP for one in found}
+    return {(f"{doubt.entity.database}.{doubt.entity.table}", doubt.path): Ruling.KEEP for doubt in doubts}
 
 
 def _parse_rulings(file: IO[str]) -> dict[tuple[str, str], Ruling]:
-    """Parses rulings as `metastore advance --json` prints them.
+    """Parses rulings in the format of `metastore advance --json`.
 
     Raises:
-        BadSetting: the text is something else, or a ruling is neither keep nor quarantine.
+        BadSetting: the text has another format, or a ruling is neither keep nor quarantine.
     """
     from compactor.requests.resolve import Ruling
 
@@ -139,23 +140,23 @@ def _parse_rulings(file: IO[str]) -> dict[tuple[str, str], Ruling]:
         ) from error
 
 
-def _show_doubts(context: CliContext, found: Sequence[InDoubt], rulings: Mapping[str, Ruling]) -> None:
+def _show_doubts(context: CliContext, doubts: Sequence[InDoubt], rulings: Mapping[str, Ruling]) -> None:
     if context.json:
         named = {path: ruling.value for path, ruling in rulings.items()}
-        print_json([{**one.to_json(), "ruling": named.get(one.path)} for one in found])
+        print_json([{**doubt.to_json(), "ruling": named.get(doubt.path)} for doubt in doubts])
         return
-    _table(found)
-    if found:
-        say(f"{len(rulings)} of {len(found)} have a ruling; nothing was changed (--yes)")
+    _print_doubts(doubts)
+    if doubts:
+        say(f"{len(rulings)} of {len(doubts)} have a ruling; nothing was changed; --yes applies them")
 
 
-def _table(found: Sequence[InDoubt]) -> None:
-    print_table([one.to_json() for one in found], _DOUBT_COLUMNS, _NOTHING)
+def _print_doubts(doubts: Sequence[InDoubt]) -> None:
+    print_table([doubt.to_json() for doubt in doubts], _DOUBT_COLUMNS, _NOTHING)
 
 
-def _report(done: Iterable[Resolved]) -> None:
-    for one in done:
-        say(f"{one.doubt.entity} {one.doubt.name}: {one.ruling.value}, now {one.name}")
+def _report(directories: Iterable[Resolved]) -> None:
+    for directory in directories:
+        say(f"{directory.doubt.entity} {directory.doubt.name}: {directory.ruling.value}, now {directory.name}")
 
 
 _CLAIM_COLUMNS = ("table", "claim", "directory", "owner")
@@ -163,16 +164,16 @@ _CLAIM_COLUMNS = ("table", "claim", "directory", "owner")
 
 @click.command()
 @click.argument("table", metavar="[DB.TABLE]", required=False)
-@click.option("--give-up", "names", metavar="CLAIM", multiple=True, help="Give this claim up; may be repeated.")
-@click.option("--give-up-all", is_flag=True, help="Give every claim up that is shown.")
-@click.option("--yes", is_flag=True, help="Do it; without, only show the claims.")
+@click.option("--give-up", "names", metavar="CLAIM", multiple=True, help="Give up this claim; may be repeated.")
+@click.option("--give-up-all", is_flag=True, help="Give up every claim that is shown.")
+@click.option("--yes", is_flag=True, help="Give them up. Without it, only show the claims.")
 @with_context
 def claims(context: CliContext, table: str | None, names: tuple[str, ...], give_up_all: bool, yes: bool) -> None:
-    """Show which directories of a table, or of all tables, another table claims, and give such claims up.
+    """Show directories of a table, or of all tables, that another table claims, and give up such claims.
 
-    The first compaction of a directory leaves a claim there: a hidden file, named by the metastore and the table. Nothing
-    is compacted or removed where another table's claim is. Give it up if that table is gone, or if the directory is a
-    copy of its; else two metastores lose each other's rows.
+    The first compaction of a directory leaves a claim there: a hidden file that names the metastore and the table.
+    Compactor compacts and removes nothing where another table has its claim. Give the claim up only if that table is
+    gone, or if the directory is a copy of its; otherwise two metastores lose each other's rows.
     """
     from compactor.requests import give_up_claims as service
 

@@ -65,7 +65,9 @@ def find_files(storage: Storage, path: str, current: str) -> Iterator[DumpFile]:
     names = (file.path for file in storage.listing(resolved).files)
     for name in sorted(filter(_is_data, names), key=lambda name: name.split("/")):
         yield DumpFile(
-            path=f"{resolved}/{name}", shown=valid_name(posixpath.join(path, name)), hive_name=f"{top.rstrip('/')}/{name}"
+            path=f"{resolved}/{name}",
+            shown=valid_name(posixpath.join(path, name)),
+            hive_name=f"{top.rstrip('/')}/{name}",
         )
 
 
@@ -106,7 +108,9 @@ def read_rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
 def read_batches(source: Source, tail: Tail) -> Iterator[pa.RecordBatch]:
     """Yields the decoded rows in batches; raises the same errors as ``read_rows``."""
     if tail.encrypted:
-        raise NotLossless(f"{tail.name}: has encrypted columns; Compactor cannot show its rows; --meta shows its metadata")
+        raise NotLossless(
+            f"{tail.name}: has encrypted columns; Compactor cannot show its rows; --meta shows its metadata"
+        )
     for stripe in range(len(tail.stripes)):
         yield from _read_stripe(source, tail, stripe)
 

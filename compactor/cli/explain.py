@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from compactor.base.utc import utc_text
-from compactor.cli.context import FAILED, CliContext, with_context
-from compactor.cli.output import counted, duration, print_json, say, size
-from compactor.cli.requests import parse_properties
+from compactor.cli.context import FAILED, CliContext, parse_pairs, with_context
+from compactor.cli.output import count_text, duration, print_json, say, size
 
 if TYPE_CHECKING:
     from compactor.answers.explain import Explanation, PartitionExplanation, Queued
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--partition", metavar="SPEC", help="Only this partition: as in SHOW PARTITIONS, or k=v,k=v.")
 @with_context
 def explain(context: CliContext, table: str, partition: str | None) -> None:
-    """Explain what would happen to a table now, why, what would change that, and what the last runs achieved."""
+    """Explain what would happen to a table now, why, what would change that, and what its last runs achieved."""
     from compactor.answers import explain as service
 
     with context.site(read_only=True) as site:
@@ -33,11 +32,11 @@ def explain(context: CliContext, table: str, partition: str | None) -> None:
     if context.json:
         print_json(explanation.to_json())
         return
-    for line in lines(explanation):
+    for line in explanation_lines(explanation):
         say(line)
 
 
-def lines(explanation: Explanation) -> Iterator[str]:
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
     """Yields the explanation as lines of text."""
     table = explanation.table
     kind = "insert-only" if table.is_insert_only else "full ACID" if table.is_transactional else "not transactional"
@@ -45,8 +44,8 @@ def lines(explanation: Explanation) -> Iterator[str]:
     for sentence in explanation.doubt:
         yield f"  nothing is done now: {sentence}"
     yield f"  mode {explanation.mode} (from {explanation.mode_source})"
-    for changed in explanation.settings:
-        yield f"  {changed.key} = {changed.value} (from {changed.source})"
+    for setting in explanation.settings:
+        yield f"  {setting.key} = {setting.value} (from {setting.source})"
     for key, value in explanation.spark_conf.items():
         yield f"  {key} = {value} (for its Spark application)"
     for key, reason in explanation.ignored:
@@ -54,32 +53,33 @@ def lines(explanation: Explanation) -> Iterator[str]:
     for sentence in explanation.protections:
         yield f"  {sentence}"
     for partition in explanation.partitions:
-        yield from _partition(partition)
+        yield from _partition_lines(partition)
     if not explanation.partitions:
-        yield "  it has no partitions"
+        yield "  the table has no partitions"
     if explanation.unnamed is not None:
         yield "aborted writes without a partition's name"
-        yield from _considered(explanation.unnamed)
+        yield from _outcome_lines(explanation.unnamed)
 
 
-def _partition(partition: PartitionExplanation) -> Iterator[str]:
+def _partition_lines(partition: PartitionExplanation) -> Iterator[str]:
     content = partition.surveyed.content
     yield (
-        f"{partition.surveyed.entity.partition or 'the table'}: {counted(content.directories, 'directory', 'directories')} "
-        f"({counted(content.deltas, 'delta')}), {counted(content.files, 'file')}, {size(content.bytes)}"
+        f"{partition.surveyed.entity.partition or 'the table'}: "
+        f"{count_text(content.directories, 'directory', 'directories')} ({count_text(content.deltas, 'delta')}), "
+        f"{count_text(content.files, 'file')}, {size(content.bytes)}"
     )
-    yield from _considered(partition.surveyed.considered)
+    yield from _outcome_lines(partition.surveyed.considered)
     for sentence in partition.summary.sentences:
         yield f"  {sentence}"
     for queued in partition.queue:
-        yield from _queued(queued)
+        yield from _request_lines(queued)
     for entry in partition.history:
         ended = utc_text(entry.end) if entry.end else "?"
         yield f"  {ended} compaction {entry.id} {entry.type.label.lower()}: {entry.state.label}" + (
             f": {entry.error}" if entry.error else ""
         )
     for kept in partition.quarantine:
-        yield _kept(kept)
+        yield _quarantine_line(kept)
     for run in partition.runs:
         yield (
             f"  run of compaction {run['entry_id']}: {run['directories_before']} -> {run['directories_after']} "
@@ -90,21 +90,21 @@ def _partition(partition: PartitionExplanation) -> Iterator[str]:
         )
 
 
-def _kept(row: QuarantineRow) -> str:
+def _quarantine_line(row: QuarantineRow) -> str:
     return (
-        f"  quarantine of compaction {row.compactionid}: {counted(len(row.directories), 'directory', 'directories')}, "
+        f"  quarantine of compaction {row.compactionid}: {count_text(len(row.directories), 'directory', 'directories')}, "
         f"{size(row.bytes)}, until {utc_text(row.until)}"
     )
 
 
-def _considered(considered: Considered) -> Iterator[str]:
+def _outcome_lines(considered: Considered) -> Iterator[str]:
     yield f"  now: {considered.outcome}, because {considered.because}"
     if considered.decision is not None:
         for flip in considered.decision.flips:
             yield f"  would change with: {flip}"
 
 
-def _queued(queued: Queued) -> Iterator[str]:
+def _request_lines(queued: Queued) -> Iterator[str]:
     entry = queued.entry
     waits = f", waits for: {queued.waits_for}" if queued.waits_for else ""
     yield f"  compaction {entry.id} {entry.type.label.lower()}: {entry.state.label}{waits}"
@@ -118,16 +118,16 @@ def _queued(queued: Queued) -> Iterator[str]:
 @click.option("--old", is_flag=True, help="List the S and X locks of Hive's lock manager without transactions.")
 @with_context
 def explain_locks(context: CliContext, statement: str, database: str, old: bool) -> None:
-    """List the locks a HiveQL statement would take, like Hive's EXPLAIN LOCKS. Nothing is locked."""
+    """List the locks that a HiveQL statement would take, like Hive's EXPLAIN LOCKS. Takes no lock."""
     from compactor.answers import explain_locks as service
 
     with context.site(read_only=True) as site:
-        explained = service.explain_locks(site, statement, database=database.lower(), old=old)
+        explanation = service.explain_locks(site, statement, database=database.lower(), old=old)
     if context.json:
-        print_json(explained.to_json())
+        print_json(explanation.to_json())
         return
     say("LOCK INFORMATION:")
-    for lock in explained.locks:
+    for lock in explanation.locks:
         say(str(lock))
 
 
@@ -145,7 +145,7 @@ def plan(context: CliContext, table: str, partition: str | None, kind: str | Non
     from compactor.answers.preview import preview
 
     with context.site(read_only=True) as site:
-        previews = preview(site, table, partition=partition, type=kind, properties=parse_properties(pairs))
+        previews = preview(site, table, partition=partition, type=kind, properties=parse_pairs(pairs, "--property"))
     if context.json:
         print_json([p.to_json() for p in previews])
     else:
@@ -155,14 +155,14 @@ def plan(context: CliContext, table: str, partition: str | None, kind: str | Non
 
 
 def _expected_text(preview: Preview) -> str:
-    found = preview.expected
-    if found is None:
+    cost = preview.expected
+    if cost is None:
         return "expected: unknown, too few compactions like it have ended"
-    low, high = (duration(round(seconds * 1000)) for seconds in (found.low, found.high))
-    cores = "" if found.core_seconds is None else f", {found.core_seconds:.3g} core-seconds"
+    low, high = (duration(round(seconds * 1000)) for seconds in (cost.low, cost.high))
+    cores = "" if cost.core_seconds is None else f", {cost.core_seconds:.3g} core-seconds"
     return (
-        f"expected: about {duration(round(found.seconds * 1000))} ({low} to {high}, by {counted(found.runs, 'run')})"
-        f"{cores}, about {size(found.bytes_written)} written"
+        f"expected: about {duration(round(cost.seconds * 1000))} ({low} to {high}, by {count_text(cost.runs, 'run')})"
+        f"{cores}, about {size(cost.bytes_written)} written"
     )
 
 

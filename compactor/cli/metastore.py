@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def metastore() -> None:
-    """The metastore: make an embedded one, look at it, and put one right that was restored."""
+    """Create an embedded metastore, look at a metastore, and repair a restored one."""
 
 
 metastore.add_command(advance)
@@ -36,8 +36,8 @@ def init(context: CliContext) -> None:
     configuration = context.configuration()
     if not configuration.is_embedded:
         raise Refused(
-            f"metastore {configuration.name}: we only create an embedded metastore (sqlite:///…); create the schema of a "
-            "Hive metastore with Hive's schematool"
+            f"metastore {configuration.name}: Compactor only creates an embedded metastore (sqlite:///…); create the schema "
+            "of a Hive metastore with Hive's schematool"
         )
     database = open_database(configuration.url)
     try:
@@ -65,7 +65,7 @@ def info(context: CliContext) -> None:
     with context.site(read_only=True) as site:
         tables = site.metastore.catalog.tables()
         modes = modes_of_databases(site.settings, site.metastore.catalog.databases())
-        found = {
+        facts = {
             "metastore": site.name,
             "url": site.metastore.database.url,
             "schema_version": site.metastore.schema_version,
@@ -80,20 +80,20 @@ def info(context: CliContext) -> None:
             "open_transactions": len(site.metastore.transactions.open_transactions()),
             "queue": len(site.metastore.entries.queue()),
         }
-    found_or_none = {key: ", ".join(value) if isinstance(value, list) else value for key, value in found.items()}
-    text = "\n".join(f"{key}: {'-' if value in (None, '') else value}" for key, value in found_or_none.items())
-    print_either(context.json, found, text)
+    texts = {key: ", ".join(value) if isinstance(value, list) else value for key, value in facts.items()}
+    text = "\n".join(f"{key}: {'-' if value in (None, '') else value}" for key, value in texts.items())
+    print_either(context.json, facts, text)
 
 
 @metastore.command("agree")
-@click.option("--yes", is_flag=True, help="Accept the database; without it both sides are only shown.")
+@click.option("--yes", is_flag=True, help="Accept the database. Without it, only show both sides.")
 @with_context
 def agree(context: CliContext, yes: bool) -> None:
-    """Accept a database that says less than is remembered of it, for example after a restore that was intended.
+    """Accept a database that is older than our record of it, for example after an intended restore.
 
-    Until then nothing is timed out, compacted or removed. Afterwards the database alone counts: its open transactions
-    time out. Refused while a table has directories with numbers that the database never gave: decide about them with
-    `compactor metastore advance` before it gives them to somebody else.
+    Until then nothing is timed out, compacted or removed. Afterwards only the database counts, and its open transactions
+    time out. Refused while a table has directories with numbers that this database has not allocated yet: decide about
+    them with `compactor metastore advance` before the database gives the same numbers to another writer.
     """
     from compactor.requests import accept_database as service
 
@@ -113,10 +113,11 @@ def _side_lines(sides: BothSides) -> Iterator[str]:
         f"compaction {marks.next_compaction}, at {utc_text(database.now_ms)}"
     )
     for file in sides.remembered:
-        there = file.marks
+        remembered = file.marks
         yield (
-            f"remembered: newest transaction {there.newest}, {there.unfinished} open, next lock {there.next_lock}, next "
-            f"compaction {there.next_compaction}, at {utc_text(file.token.at)}, in {sides.place}"
+            f"remembered: newest transaction {remembered.newest}, {remembered.unfinished} open, next lock "
+            f"{remembered.next_lock}, next compaction {remembered.next_compaction}, at {utc_text(file.token.at)}, in "
+            f"{sides.place}"
         )
     if not sides.remembered:
         yield f"remembered: nothing in {sides.place}"
@@ -130,20 +131,20 @@ def _side_lines(sides: BothSides) -> Iterator[str]:
             f"{write.write_id} of {write.table}: {write.found}"
         )
     if sides.agreed is not None:
-        yield f"the database is accepted as it is; what was remembered until now is in {sides.agreed}"
+        yield f"the database is accepted as it is; the old record is in {sides.agreed}"
     elif not sides.is_doubtful:
         yield "both agree; nothing was changed"
     else:
         yield (
             f"nothing was changed. `compactor metastore agree --yes` accepts this database: its {marks.unfinished} open "
-            "transactions then time out, and the cleaner removes what they wrote, even if they had committed. Look first at "
+            "transactions then time out, and the cleaner removes their writes, even if they had committed. Look first at "
             "the lines that begin with open: or aborted:, or put the right database back"
         )
 
 
 @click.group()
 def state() -> None:
-    """Our own tables (COMPACTOR_…)."""
+    """Create and upgrade our own tables (COMPACTOR_…)."""
 
 
 @state.command("init")
@@ -167,8 +168,8 @@ def _upgrade_state(context: CliContext) -> None:
     configuration = context.configuration()
     if configuration.own_state_url is None:
         raise BadSetting(
-            f"metastore {configuration.name}: mode observe stores nothing in the metastore's database; set state_url to "
-            "a database of our own"
+            f"metastore {configuration.name}: in mode observe, Compactor stores nothing in the metastore's database; set "
+            "state_url to another database"
         )
     database = open_database(configuration.own_state_url)
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Address(click.ParamType[tuple[str, int]]):
-    """HOST:PORT, or a port of this machine alone."""
+    """HOST:PORT, or a port of this machine's loopback address."""
 
     name = "[HOST:]PORT"
 
@@ -29,7 +29,7 @@ class Address(click.ParamType[tuple[str, int]]):
             return value
         host, _, port = value.rpartition(":")
         if not (port.isascii() and port.isdigit() and int(port) < 2**16):
-            self.fail(f"{value!r}: wanted a port up to 65535, or HOST:PORT", param, ctx)
+            self.fail(f"{value!r}: expected a port up to 65535, or HOST:PORT", param, ctx)
         return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -38,12 +38,12 @@ class Address(click.ParamType[tuple[str, int]]):
     "--file",
     "path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write them there in one step, for the textfile collector of a node exporter.",
+    help="Write the metrics to this file in one step, for the textfile collector of a node exporter.",
 )
-@click.option("--listen", "address", type=Address(), help="Answer GET /metrics until stopped; port 0 takes a free one.")
+@click.option("--listen", "address", type=Address(), help="Answer GET /metrics until stopped; port 0 picks a free one.")
 @with_context
 def metrics(context: CliContext, path: Path | None, address: tuple[str, int] | None) -> None:
-    """Print metrics for Prometheus: the queue, ages, alarms, health, and what compactions brought."""
+    """Print metrics for Prometheus: the queue, ages, alarms, health, and gains of compactions."""
     from prometheus_client import generate_latest, write_to_textfile
 
     from compactor.answers import metrics as service
@@ -55,35 +55,35 @@ def metrics(context: CliContext, path: Path | None, address: tuple[str, int] | N
         _serve(address, service.registry_of(collector))
         return
     with context.site(read_only=True) as site:
-        found = service.read_now(site)
+        metrics = service.read_now(site)
     if context.json:
         print_json(
             [
-                {"name": one.name, "labels": one.labels, "value": one.value}
-                for family in found.collect()
-                for one in family.samples
+                {"name": sample.name, "labels": sample.labels, "value": sample.value}
+                for family in metrics.collect()
+                for sample in family.samples
             ]
         )
     elif path is None:
-        click.echo(generate_latest(service.registry_of(found)), nl=False)
+        click.echo(generate_latest(service.registry_of(metrics)), nl=False)
     else:
         try:
-            write_to_textfile(str(path), service.registry_of(found))
+            write_to_textfile(str(path), service.registry_of(metrics))
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _serve(address: tuple[str, int], registry: CollectorRegistry) -> None:
-    from compactor.cli.metrics_server import serving
+    from compactor.cli.metrics_server import serve_metrics
 
     host, port = address
     with catch_stop_signals() as stop, ExitStack() as stack:
         try:
-            taken = stack.enter_context(serving(host, port, registry))
+            bound_port = stack.enter_context(serve_metrics(host, port, registry))
         except OSError as error:
             raise StorageError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}; give another port"
             ) from error
-        say(f"metrics: http://{f'[{host}]' if ':' in host else host}:{taken}/metrics")
+        say(f"metrics: http://{f'[{host}]' if ':' in host else host}:{bound_port}/metrics")
         while not stop.wait(3600):
             pass

@@ -1,4 +1,4 @@
-"""The HTTP endpoint of metrics: bounded in connections and in time, whoever asks."""
+"""The HTTP endpoint of metrics, which limits connections, bytes and time of every client."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-MOST_CONNECTIONS = 32  #: at a time; more than that are closed at once
+MOST_CONNECTIONS = 32  #: at a time; further ones are closed at once
 MOST_HEAD = 131_072  #: bytes of a request's first line and headers
-PATIENCE = 10.0  #: seconds in which a client has to send a request's head, and again to take its answer
+PATIENCE = 10.0  #: seconds in which a client must send a request's head, and again seconds to take its answer
 
 
 class _Clock:
-    """The time that is left to a client for one thing, however it spreads it."""
+    """The time that a client has for one step, over all its reads or writes."""
 
     def __init__(self, seconds: float) -> None:
         self._ends = time.monotonic() + seconds
 
     def apply(self, connection: socket.socket) -> None:
-        """Lets the next operation on ``connection`` take no more than what is left.
+        """Limits the next operation on ``connection`` to the remaining time.
 
         Raises:
-            TimeoutError: nothing is left.
+            TimeoutError: no time remains.
         """
-        left = self._ends - time.monotonic()
-        if left <= 0:
+        remaining = self._ends - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        connection.settimeout(left)
+        connection.settimeout(remaining)
 
 
 class _Head(io.RawIOBase):
-    """The bytes of a request, of which there are ``MOST_HEAD`` at most, and all within ``seconds``."""
+    """The bytes of a request: at most ``MOST_HEAD``, all within ``seconds``."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection, self._clock, self._left = connection, _Clock(seconds), MOST_HEAD
@@ -57,7 +57,7 @@ class _Head(io.RawIOBase):
 
 
 class _Answer(io.BufferedIOBase):
-    """An answer, which the client has to take within ``seconds`` from its first byte."""
+    """An answer, which the client must take within ``seconds`` from its first byte."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection, self._seconds = connection, seconds
@@ -70,7 +70,7 @@ class _Answer(io.BufferedIOBase):
         self._clock = self._clock or _Clock(self._seconds)
         try:
             self._clock.apply(self._connection)
-            self._connection.sendall(data)  # the time-out is one for all of the data
+            self._connection.sendall(data)  # one time-out covers all the data
         except TimeoutError as error:
             raise ConnectionAbortedError from error  # wsgiref logs any other error with its trace
         return len(data)
@@ -86,10 +86,10 @@ class _Handler(WSGIRequestHandler):
         self.wfile = _Answer(self.connection, self.patience)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Logs nothing: a scrape a minute says nothing, and a client's words do not belong into our log."""
+        """Logs nothing: scrapes are frequent, and a client's text does not belong in our log."""
 
     def handle(self) -> None:
-        """Answers one request, unless the client has gone or has taken too long."""
+        """Answers one request, unless the client is gone or too slow."""
         try:
             super().handle()
         except (TimeoutError, ConnectionError):
@@ -97,7 +97,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread for each connection, of which there are ``MOST_CONNECTIONS`` at most."""
+    """Serves each connection in a thread, at most ``MOST_CONNECTIONS`` at a time."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -120,15 +120,15 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 @contextmanager
-def serving(host: str, port: int, registry: CollectorRegistry) -> Iterator[int]:
+def serve_metrics(host: str, port: int, registry: CollectorRegistry) -> Iterator[int]:
     """Answers ``GET /metrics`` until the block ends, and yields the port: a free one for 0.
 
     Raises:
-        OSError: the address cannot be listened on.
+        OSError: the server cannot listen on the address.
     """
     from prometheus_client import make_wsgi_app
 
-    family, address = _resolved(host, port)
+    family, address = _resolve(host, port)
     server_class = type("_MetricsServer", (_Server,), {"address_family": family})
     server: WSGIServer = make_server(address, port, make_wsgi_app(registry), server_class, _Handler)
     thread = threading.Thread(target=server.serve_forever, name="metrics")
@@ -141,7 +141,7 @@ def serving(host: str, port: int, registry: CollectorRegistry) -> Iterator[int]:
         thread.join()
 
 
-def _resolved(host: str, port: int) -> tuple[int, str]:
-    """Returns the family of addresses to which ``host`` belongs, and its address."""
+def _resolve(host: str, port: int) -> tuple[int, str]:
+    """Returns the address family of ``host``, and its address."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     return family, str(address[0])

@@ -1,4 +1,4 @@
-"""Output: tables for a terminal, aligned columns for a pipe, JSON for programs."""
+"""Output: tables for a terminal, aligned columns for a pipe, JSON for programs; progress in words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TIMES = frozenset(
         "last_compacted",
     }
 )
-#: Columns that are folded on a narrow terminal, and the minimum width of each.
+#: Columns that a narrow terminal folds, and their least width.
 _SENTENCES, _LEAST = frozenset({"because", "errormessage", "effect"}), 30
 _DURATIONS = frozenset({"duration", "held_ms", "age_ms"})  #: in milliseconds
 _SECONDS = frozenset({"opening_before", "opening_after"})
@@ -40,17 +40,17 @@ _BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed"})
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Prints one line without secrets, of which no name makes two, and none commands the terminal."""
+    """Prints one line without secrets; escapes characters that would break it or control the terminal."""
     click.echo(printable(redact(text)), err=err)
 
 
 def print_json(value: object) -> None:
-    """Prints one JSON document without secrets, indented, with keys in their order."""
+    """Prints one indented JSON document without secrets."""
     click.echo(printable_json(json.dumps(redact_plain(value), indent=2, ensure_ascii=False, default=str)))
 
 
 def print_either(as_json: bool, value: Mapping[str, object], text: str) -> None:
-    """Prints ``value`` as JSON if it is asked for, else ``text``."""
+    """Prints ``value`` as JSON, or else ``text``."""
     if as_json:
         print_json(value)
     else:
@@ -59,7 +59,7 @@ def print_either(as_json: bool, value: Mapping[str, object], text: str) -> None:
 
 
 def print_json_line(value: object, *, of_table: bool = False) -> None:
-    """Prints one JSON document on one line, without secrets unless it is a row ``of_table``: that is shown as it is."""
+    """Prints one JSON document on one line: a row ``of_table`` as it is, anything else without secrets."""
     shown = value if of_table else redact_plain(value)
     click.echo(printable_json(json.dumps(shown, ensure_ascii=False, default=str)))
 
@@ -72,8 +72,14 @@ def print_table(
     whole: bool = False,
     of_table: bool = False,
 ) -> None:
-    """Prints ``rows`` with those of ``columns`` that have any value, or the ``whole`` of them; no value is truncated,
-    whatever the width. Rows ``of_table`` are shown as they are, others without secrets."""
+    """Prints ``rows`` without truncating a value.
+
+    Args:
+        columns: columns without any value are omitted.
+        empty: the sentence for no rows.
+        whole: omits no column.
+        of_table: prints the rows as they are, not without secrets.
+    """
     if not rows:
         say(empty)
         return
@@ -87,7 +93,7 @@ def print_table(
 
 
 def _fits(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> bool:
-    """Tells whether folding sentences is enough; ids and names broken over lines are worse than long lines."""
+    """Tells whether the table fits if only sentences are folded; folded ids and names are worse than long lines."""
     narrow = [max(len(c), *(len(row[i]) for row in cells)) for i, c in enumerate(columns) if c not in _SENTENCES]
     sentences = len(columns) - len(narrow)
     return sum(narrow) + sentences * _LEAST + 3 * len(columns) <= width
@@ -120,13 +126,13 @@ def size(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{math.floor(number * 10 + 0.5) / 10:.1f} {_UNITS[unit]}"
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
+def count_text(count: int, singular: str, plural: str | None = None) -> str:
     """Formats a number with its noun: ``1 file``, ``2 files``."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def duration(milliseconds: int) -> str:
-    """Formats a duration or age in its largest fitting unit."""
+    """Formats a duration or age in the largest unit of which it has two."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds >= 2 * length:
             return f"{milliseconds // length} {unit}"
@@ -154,24 +160,26 @@ def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
 
 
 def progress_text(row: Mapping[str, object]) -> str | None:
-    """Returns units and bytes done of all, and the time left, of a row of ``answers.running_compactions``; None if
-    nothing is known."""
-    units, of_bytes, left = row["units"], row["bytes"], row["left_ms"]
+    """Describes a compaction's progress: units, bytes, remaining time; None if nothing is known.
+
+    ``row`` is one of ``answers.running_compactions``.
+    """
+    units, total_bytes, remaining_ms = row["units"], row["bytes"], row["left_ms"]
     parts = []
     if isinstance(units, int):
-        parts.append(f"{row['units_done']} of {counted(units, 'unit')}")
-    if isinstance(of_bytes, int) and of_bytes:
-        parts.append(f"{size(int(str(row['bytes_done'])))} of {size(of_bytes)}")
-    if isinstance(left, int):
-        parts.append(f"about {duration(left)} left" if left else "about to end")
+        parts.append(f"{row['units_done']} of {count_text(units, 'unit')}")
+    if isinstance(total_bytes, int) and total_bytes:
+        parts.append(f"{size(int(str(row['bytes_done'])))} of {size(total_bytes)}")
+    if isinstance(remaining_ms, int):
+        parts.append(f"about {duration(remaining_ms)} left" if remaining_ms else "about to end")
     return ", ".join(parts) or None
 
 
 def watch_text(row: Mapping[str, object]) -> str | None:
-    """Returns the addresses of the scheduler's task, Spark's page and the driver's log, as far as they are known."""
+    """Returns the known addresses of the scheduler's task, Spark's page and the driver's log."""
     return " ".join(str(row[name]) for name in ("task_url", "tracking_url", "log_url") if row[name]) or None
 
 
 def with_progress(row: Mapping[str, object]) -> dict[str, object]:
-    """Returns a row of SHOW COMPACTIONS with both for people: columns ``progress`` and ``watch``."""
+    """Returns a row of SHOW COMPACTIONS with two more columns: ``progress`` and ``watch``."""
     return {**row, "progress": progress_text(row), "watch": watch_text(row)}

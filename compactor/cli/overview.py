@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from compactor.base.utc import utc_text
-from compactor.cli.context import CliContext, with_context
+from compactor.cli.context import CliContext, parse_pairs, with_context
 from compactor.cli.output import (
     cell,
-    counted,
+    count_text,
     duration,
     print_either,
     print_json,
@@ -22,7 +22,6 @@ from compactor.cli.output import (
     say,
     size,
 )
-from compactor.cli.requests import parse_properties
 
 if TYPE_CHECKING:
     from compactor.answers.fleet import Fleet, Returns
@@ -33,37 +32,39 @@ if TYPE_CHECKING:
 @click.option("--worst", type=click.IntRange(min=1), default=10, show_default=True, help="The number of tables shown.")
 @with_context
 def overview(context: CliContext, worst: int) -> None:
-    """The health of all tables, what is due and runs, and what compaction brought in 7 and 30 days. Nothing is listed."""
+    """Show the health of all tables, what is due or running, and the gains of 7 and 30 days. Lists no directories."""
     from compactor.answers.fleet import fleet
     from compactor.answers.reader_gains import table_reads
 
     with context.site(read_only=True) as site:
-        found, told = fleet(site, worst), table_reads(site)
+        summary, reads = fleet(site, worst), table_reads(site)
     if context.json:
-        print_json({**found.to_json(), "reads": [one.to_json() for one in told]})
+        print_json({**summary.to_json(), "reads": [table.to_json() for table in reads]})
         return
-    for line in _overview_lines(found):
+    for line in _overview_lines(summary):
         say(line)
-    print_table(found.health_rows, _health_columns(), "no table has been looked at yet")
+    print_table(summary.health_rows, _health_columns(), "the initiator has not looked at any table yet")
     print_table(
-        [one._asdict() for one in found.worst], ("database", "table", "partitions", "health", "deltas", "bytes"), ""
+        [table._asdict() for table in summary.worst],
+        ("database", "table", "partitions", "health", "deltas", "bytes"),
+        "",
     )
-    for one in found.returns:
-        say(_returned(one))
-    for read in told:
-        say(_read(read))
+    for returns in summary.returns:
+        say(_gain_line(returns))
+    for table in reads:
+        say(_reads_line(table))
 
 
-def _read(one: TableReads) -> str:
-    if not one.is_read:
-        return f"reads of {one.table}: none, although it was compacted {counted(one.runs, 'time')}"
-    told = one.to_json()
-    felt = (
+def _reads_line(reads: TableReads) -> str:
+    if not reads.is_read:
+        return f"reads of {reads.table}: none, although it was compacted {count_text(reads.runs, 'time')}"
+    row = reads.to_json()
+    gain = (
         ""
-        if told["before"] is None
-        else f"; like queries took {told['before']} s before compactions, {told['after']} s after"
+        if row["before"] is None
+        else f"; like queries took {row['before']} s before compactions, {row['after']} s after"
     )
-    return f"reads of {one.table}: {counted(one.queries, 'query', 'queries')}, {one.seconds:.3g} s{felt}"
+    return f"reads of {reads.table}: {count_text(reads.queries, 'query', 'queries')}, {reads.seconds:.3g} s{gain}"
 
 
 def _health_columns() -> tuple[str, ...]:
@@ -72,38 +73,38 @@ def _health_columns() -> tuple[str, ...]:
     return ("database", *STEPS, "unknown")
 
 
-def _overview_lines(found: Fleet) -> Iterator[str]:
-    looked = "the initiator has not made a pass yet" if found.looked_at is None else f"at {utc_text(found.looked_at)}"
-    yield f"due: {counted(found.due, 'table or partition', 'tables and partitions')} ({looked})"
+def _overview_lines(fleet: Fleet) -> Iterator[str]:
+    looked = "the initiator has not made a pass yet" if fleet.looked_at is None else f"at {utc_text(fleet.looked_at)}"
+    yield f"due: {count_text(fleet.due, 'table or partition', 'tables and partitions')} ({looked})"
     expected = (
-        "" if found.expected_seconds is None else f", about {duration(round(found.expected_seconds * 1000))} of work"
+        "" if fleet.expected_seconds is None else f", about {duration(round(fleet.expected_seconds * 1000))} of work"
     )
-    now = found.readings
-    if found.estimate_error is not None:
-        yield f"estimates: {found.estimate_error:.0%} off in the median of the newest runs"
-    yield f"waiting: {counted(now.initiated, 'compaction')}{expected}; ready for cleaning: {now.ready_for_cleaning}"
-    for entry in found.running:
-        told = progress_text(found.at_work[entry.id].to_json())
-        yield f"running: compaction {entry.id} of {entry.entity}" + (f": {told}" if told else "")
-    yield from _more(now.working, len(found.running), "running")
-    for entry in found.failures:
-        yield f"failed: compaction {entry.id} of {entry.entity}: {entry.error or 'the reason is not known'}"
-    yield from _more(now.failed_lately, len(found.failures), "failed in 7 days")
-    for alarm in found.alarms:
+    now = fleet.readings
+    if fleet.estimate_error is not None:
+        yield f"estimates: {fleet.estimate_error:.0%} off in the median of the newest runs"
+    yield f"waiting: {count_text(now.initiated, 'compaction')}{expected}; ready for cleaning: {now.ready_for_cleaning}"
+    for entry in fleet.running:
+        progress = progress_text(fleet.at_work[entry.id].to_json())
+        yield f"running: compaction {entry.id} of {entry.entity}" + (f": {progress}" if progress else "")
+    yield from _remaining_line(now.working, len(fleet.running), "running")
+    for entry in fleet.failures:
+        yield f"failed: compaction {entry.id} of {entry.entity}: {entry.error or 'unknown reason'}"
+    yield from _remaining_line(now.failed_lately, len(fleet.failures), "failed in 7 days")
+    for alarm in fleet.alarms:
         yield f"alarm ({alarm.level.value}) {alarm.name}: {alarm.message}; {alarm.fix}"
 
 
-def _more(there: int, shown: int, what: str) -> Iterator[str]:
-    if there > shown:
-        yield f"{what}: {there - shown} more"
+def _remaining_line(count: int, shown: int, what: str) -> Iterator[str]:
+    if count > shown:
+        yield f"{what}: {count - shown} more"
 
 
-def _returned(one: Returns) -> str:
-    opening = f", {one.opening:.3g} s less to open what was measured" if one.opening else ""
-    removed = f"{counted(one.directories, 'directory', 'directories')} and {counted(one.files, 'file')}"
-    cores = f" ({duration(round(one.core_seconds * 1000))} of processor time)" if one.core_seconds else ""
-    moved = f"{size(one.bytes_moved)} in {duration(round(one.seconds * 1000))}{cores}"
-    return f"last {one.days} days: {counted(one.runs, 'run')} removed {removed}, moved {moved}{opening}"
+def _gain_line(returns: Returns) -> str:
+    opening = f", {returns.opening:.3g} s less to open what was measured" if returns.opening else ""
+    removed = f"{count_text(returns.directories, 'directory', 'directories')} and {count_text(returns.files, 'file')}"
+    cores = f" ({duration(round(returns.core_seconds * 1000))} of processor time)" if returns.core_seconds else ""
+    moved = f"{size(returns.bytes_moved)} in {duration(round(returns.seconds * 1000))}{cores}"
+    return f"last {returns.days} days: {count_text(returns.runs, 'run')} removed {removed}, moved {moved}{opening}"
 
 
 _READ_COLUMNS = (
@@ -123,26 +124,26 @@ _READ_COLUMNS = (
 
 @click.group()
 def reads() -> None:
-    """Take in and show the queries that read tables, and what compactions brought them."""
+    """Import and show the queries that read tables, and what compactions gained for them."""
 
 
 @reads.command("import")
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="surrogateescape"))
 @with_context
 def import_(context: CliContext, file: TextIO) -> None:
-    """Take in queries: events of Trino's HTTP event listener, rows of HiveServer2's query
-    history, or plain records; one JSON object a line. - reads what is piped in. Each is stored
-    once, however often it is told; no text of a query is kept."""
+    """Import queries, one JSON object a line: events of Trino's HTTP event listener, rows of
+    HiveServer2's query history, or plain records. FILE - is standard input. Each query is stored
+    once, however often it is imported; its text is not stored."""
     from compactor.requests.import_reads import import_reads
 
     with context.site() as site:
-        done = import_reads(site, _bounded_lines(file), file.name)
-    told = f"{counted(done.events, 'event')}, {counted(done.queries, 'query', 'queries')} that read tables"
-    print_either(context.json, done.to_json(), f"{told}; {counted(done.stored, 'read')} of tables here stored")
+        result = import_reads(site, _bounded_lines(file), file.name)
+    counts = f"{count_text(result.events, 'event')}, {count_text(result.queries, 'query', 'queries')} that read tables"
+    print_either(context.json, result.to_json(), f"{counts}; {count_text(result.stored, 'read')} of tables here stored")
 
 
 def _bounded_lines(file: TextIO) -> Iterator[str]:
-    """Yields lines, of which none takes more memory than an event may."""
+    """Yields lines; a line that is longer than any event comes in pieces."""
     from compactor.insight.read_events import MOST_BYTES
 
     while line := file.readline(MOST_BYTES + 2):
@@ -166,23 +167,23 @@ def show_reads(context: CliContext, table: str | None, days: int, limit: int) ->
 
     with context.site(read_only=True) as site:
         if table is None:
-            found = table_reads(site, days=days, limit=limit)
+            tables = table_reads(site, days=days, limit=limit)
         else:
-            wanted = find_table(site.metastore.catalog, table)
-            found = [reads_of(site, wanted.database, wanted.name, days=days)]
-    rows = [one.to_json() for one in found]
-    of_runs = [run.to_json() for one in found for run in one.compared] if table is not None else []
+            entity = find_table(site.metastore.catalog, table)
+            tables = [reads_of(site, entity.database, entity.name, days=days)]
+    rows = [reads.to_json() for reads in tables]
+    of_runs = [run.to_json() for reads in tables for run in reads.compared] if table is not None else []
     if context.json:
         print_json({"tables": rows, "compactions": of_runs})
         return
-    print_table([_read_row(row) for row in rows], _READ_COLUMNS, "nobody has told of any read")
+    print_table([_read_row(row) for row in rows], _READ_COLUMNS, "no read has been reported")
     if of_runs:
         print_table(of_runs, tuple(of_runs[0]), "")
 
 
 def _read_row(row: dict[str, object]) -> dict[str, object]:
     times = {name: None if row[name] is None else f"{row[name]} s" for name in ("before", "after")}
-    last = "nobody reads it" if row["last_at"] is None else cell("at", row["last_at"])
+    last = "never" if row["last_at"] is None else cell("at", row["last_at"])
     return {**row, **times, "took": f"{row['seconds']} s", "last_read": last}
 
 
@@ -197,24 +198,28 @@ def _read_row(row: dict[str, object]) -> dict[str, object]:
 @with_context
 def simulate(context: CliContext, days: int, pairs: tuple[str, ...], plot: Path | None) -> None:
     """Replay the last days under other settings: runs, core-seconds, directories that readers
-    meet. What was written comes again, from our own record; nothing is listed or changed.
+    meet. The recorded writes are repeated; nothing is listed or changed.
 
     --set takes settings of tables, compactor.order and compactor.budget.
     """
-    from compactor.answers.replay import simulate as replayed
+    from compactor.answers.replay import simulate as replay
 
     with context.site(read_only=True) as site:
-        found = replayed(site, days, parse_properties(pairs, "--set"))
-    named = {"happened": found.happened, "simulated as it is": found.present, "simulated as given": found.other}
+        simulation = replay(site, days, parse_pairs(pairs, "--set"))
+    named = {
+        "happened": simulation.happened,
+        "simulated as it is": simulation.present,
+        "simulated as given": simulation.other,
+    }
     if plot is not None:
         curves = {name: tally.curve.points() for name, tally in named.items()}
         plot.write_text(line_plot("Directories that a reader meets, on average", curves), encoding="utf-8")
     if context.json:
-        print_json(found.to_json())
+        print_json(simulation.to_json())
         return
-    entities, passes = found.entities, counted(found.passes, "pass", "passes")
-    what = counted(entities, "table or partition", "tables and partitions")
-    say(f"{what} in {passes} of the last {counted(found.days, 'day')}")
+    entities, passes = simulation.entities, count_text(simulation.passes, "pass", "passes")
+    what = count_text(entities, "table or partition", "tables and partitions")
+    say(f"{what} in {passes} of the last {count_text(simulation.days, 'day')}")
     rows = [{"": name, **tally.to_json()} for name, tally in named.items()]
     print_table(rows, tuple(rows[0]), "")
 
@@ -227,7 +232,7 @@ Curve = Sequence[tuple[int, float]]
 
 
 def line_plot(title: str, curves: Mapping[str, Curve]) -> str:
-    """Returns a picture of named curves, each of times (epoch ms) and values that are not below zero."""
+    """Draws named curves as SVG without a library, in the colours of the page; times are epoch ms, values at least 0."""
     points = [point for curve in curves.values() for point in curve]
     times = [at for at, _ in points] or [0, 1]
     begin, end = min(times), max(max(times), min(times) + 1)

@@ -1,4 +1,4 @@
-"""The program: its global options, its commands, and how errors become messages and exit codes."""
+"""The program: its global options and commands, and how errors become messages and exit codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from compactor.cli import (
     sql,
     submit,
 )
-from compactor.cli.context import FAILED, USAGE, CliContext
+from compactor.cli.context import FAILED, USAGE, CliContext, parse_pairs
 from compactor.cli.output import say
 
 _CONNECTION = {
@@ -38,7 +38,7 @@ _CONNECTION = {
 
 
 class Program(click.Group):
-    """A group whose commands end our own errors with one line and an exit code, never with a traceback."""
+    """A group whose commands report our own errors as one line and an exit code, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -52,25 +52,21 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
     """Parses ``--set`` texts into a mapping.
 
     Raises:
-        BadSetting: not KEY=VALUE, or a secret or a part of the connection, which is never on a command line.
+        BadSetting: a text is not KEY=VALUE, or names a secret or a part of the connection.
     """
-    given: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise BadSetting(f"--set {pair!r}: expected KEY=VALUE")
-        if key.strip() in _CONNECTION:
+    settings = parse_pairs(pairs, "--set")
+    for key, value in settings.items():
+        if key in _CONNECTION:
             raise BadSetting(
-                f"--set {key.strip()}: the connection is not a setting, and others can see command lines; use "
-                f"{_CONNECTION[key.strip()]} or compactor.toml"
+                f"--set {key}: the connection is not a setting, and others can see command lines; use {_CONNECTION[key]} "
+                "or compactor.toml"
             )
-        if is_secret(key.strip(), value):
+        if is_secret(key, value):
             remember(value)
             raise BadSetting(
-                f"--set {key.strip()}: this is a secret, and others can see command lines; write it into compactor.toml"
+                f"--set {key}: this is a secret, and others can see command lines; write it into compactor.toml"
             )
-        given[key.strip()] = value
-    return given
+    return settings
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -80,7 +76,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
     "--config",
     metavar="PATH",
     default=None,
-    help="A compactor.toml; else COMPACTOR_CONFIG, else the one in the current directory.",
+    help="Path of compactor.toml. Default: COMPACTOR_CONFIG, or the file in the current directory.",
 )
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -97,8 +93,8 @@ def program(
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     log_lines(level)
-    for chatty in ("py4j", "pyspark", "sqlalchemy", "alembic"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    for name in ("py4j", "pyspark", "sqlalchemy", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("compactor.rewrite.run.progress").setLevel(min(level, logging.INFO))
     ctx.obj = CliContext(metastore=metastore, config=config, flags=parse_settings(pairs), json=as_json)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compactor.base.errors import BadSetting, NotFound, Refused
+from compactor.base.errors import NotFound, Refused
 from compactor.base.utc import utc_text
-from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, CliContext, with_context
+from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, CliContext, parse_pairs, with_context
 from compactor.cli.output import print_json, say, size
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactOptions:
-    """The argument and options of the command, by their names in click."""
+    """The argument and options of ``compact``, by their names in click."""
 
     table: str
     partition: str | None
@@ -51,15 +51,15 @@ class CompactOptions:
 @click.option("--wait", is_flag=True, help="Wait until the compaction has ended.")
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait. Default: hive.compactor.wait.timeout.")
 @with_context
-def compact(context: CliContext, /, **given: Any) -> None:
+def compact(context: CliContext, /, **arguments: Any) -> None:
     """Request a compaction now; thresholds do not apply."""
     from compactor.requests.request import RebalanceOptions, WaitTimedOut, request_compaction
 
-    options = CompactOptions(**given)
-    properties = parse_properties(options.pairs)
+    options = CompactOptions(**arguments)
+    properties = parse_pairs(options.pairs, "--property")
     with context.site() as site:
         try:
-            asked = request_compaction(
+            requested = request_compaction(
                 site,
                 table=options.table,
                 partition=options.partition,
@@ -77,59 +77,44 @@ def compact(context: CliContext, /, **given: Any) -> None:
         timed_out: WaitTimedOut | None = None
         if options.wait:
             try:
-                ended = _wait(site, asked, options.timeout)
+                ended = _wait(site, requested, options.timeout)
             except WaitTimedOut as error:
                 timed_out = error
-    _report(context, asked, ended)
+    _report_requests(context, requested, ended)
     if timed_out is not None:
         say(f"compactor: {timed_out}", err=True)
         sys.exit(TIMED_OUT)
-    if any(_failed(entry) for entry in ended):
+    if any(_has_failed(entry) for entry in ended):
         sys.exit(FAILED)
 
 
-def parse_properties(pairs: tuple[str, ...], option: str = "--property") -> dict[str, str]:
-    """Parses the texts of an option, K=V, into a mapping.
-
-    Raises:
-        BadSetting: not K=V.
-    """
-    given: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise BadSetting(f"{option} {pair!r}: expected K=V")
-        given[key.strip()] = value
-    return given
-
-
-def _wait(site: Site, asked: Sequence[Enqueued], timeout: float | None) -> Sequence[Entry]:
+def _wait(site: Site, requested: Sequence[Enqueued], timeout: float | None) -> Sequence[Entry]:
     from compactor.requests.request import wait_for
 
     seconds = site.settings.milliseconds("hive.compactor.wait.timeout") / 1000 if timeout is None else timeout
-    return wait_for(site, [a.entry_id for a in asked if a.entry_id is not None], seconds)
+    return wait_for(site, [request.entry_id for request in requested if request.entry_id is not None], seconds)
 
 
-def _failed(entry: Entry) -> bool:
+def _has_failed(entry: Entry) -> bool:
     from compactor.compaction.states import State
 
     return entry.state not in (State.READY_FOR_CLEANING, State.SUCCEEDED)
 
 
-def _report(context: CliContext, asked: Sequence[Enqueued], ended: Sequence[Entry]) -> None:
+def _report_requests(context: CliContext, requested: Sequence[Enqueued], ended: Sequence[Entry]) -> None:
     by_id = {entry.id: entry for entry in ended}
     if context.json:
-        states = {i: {"state": e.state.label, "errormessage": e.error} for i, e in by_id.items()}
-        print_json([{**a.to_json(), **states.get(a.entry_id or 0, {})} for a in asked])
+        states = {number: {"state": entry.state.label, "errormessage": entry.error} for number, entry in by_id.items()}
+        print_json([{**request.to_json(), **states.get(request.entry_id or 0, {})} for request in requested])
         return
-    for a in asked:
-        if a.entry_id is None:
-            say(f"{a.entity}: refused: {a.refused}")
+    for request in requested:
+        if request.entry_id is None:
+            say(f"{request.entity}: refused: {request.refused}")
             continue
-        entry = by_id.get(a.entry_id)
+        entry = by_id.get(request.entry_id)
         state = "enqueued" if entry is None else entry.state.label
         error = f": {entry.error}" if entry is not None and entry.error else ""
-        say(f"{a.entity}: compaction {a.entry_id} {state}{error}")
+        say(f"{request.entity}: compaction {request.entry_id} {state}{error}")
 
 
 _REASON = "aborted by hand (compactor abort transaction)"
@@ -146,7 +131,7 @@ def abort() -> None:
 def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
     """Abort open transactions. No reader sees their writes, and the cleaner removes them.
 
-    One that cannot be aborted keeps none of the others from it.
+    If one cannot be aborted, the others are aborted all the same.
     """
     from compactor.base.ids import TxnId
     from compactor.requests import abort as service
@@ -161,18 +146,18 @@ def abort_transaction(context: CliContext, txns: tuple[int, ...]) -> None:
     service.must_all_be_aborted(failed)
 
 
-_as_hive_says = copy(abort_transaction)  # ABORT TRANSACTIONS 206 207
-_as_hive_says.hidden = True
-abort.add_command(_as_hive_says, "transactions")
+_abort_transactions = copy(abort_transaction)  # as in Hive's ABORT TRANSACTIONS 206 207
+_abort_transactions.hidden = True
+abort.add_command(_abort_transactions, "transactions")
 
 
 @abort.command("compaction")
 @click.argument("compaction", metavar="ID", type=click.IntRange(min=1))
 @with_context
 def abort_compaction(context: CliContext, compaction: int) -> None:
-    """Take a compaction off the queue, or stop our worker that runs it.
+    """Remove a compaction from the queue, or stop our worker that runs it.
 
-    A stopped worker removes its staged files; readers never see them. Committed results stay.
+    A stopped worker removes its staged files, which readers never see. A committed result stays.
     """
     from compactor.requests import abort as service
 
@@ -181,7 +166,7 @@ def abort_compaction(context: CliContext, compaction: int) -> None:
     if context.json:
         print_json({"compactionid": compaction, "state": entry.state.label})
     elif entry.end is None:
-        say(f"compaction {compaction} is stopped; its row ends when the next pass has removed its staged files")
+        say(f"compaction {compaction} is stopped; the next pass removes its staged files and ends its row")
     else:
         say(f"compaction {compaction} is aborted")
 
@@ -192,8 +177,8 @@ def abort_compaction(context: CliContext, compaction: int) -> None:
 def pause(context: CliContext, table: str) -> None:
     """Pause a table: the initiator skips it until `compactor resume`.
 
-    Queued and manual requests go on, and so does Hive's own initiator, which only knows the table property
-    no_auto_compaction. The table's properties do not change.
+    Queued and manual requests continue. Hive's own initiator continues too: it only knows the table property
+    no_auto_compaction, which this command does not change.
     """
     from compactor.requests import pause as service
 
@@ -202,33 +187,33 @@ def pause(context: CliContext, table: str) -> None:
     if context.json:
         print_json({"table": f"{paused.database}.{paused.table}", "paused_by": paused.by})
     else:
-        say(f"{paused.database}.{paused.table} is paused; `compactor resume` ends that")
+        say(f"{paused.database}.{paused.table} is paused; `compactor resume` ends the pause")
 
 
 @click.command()
 @click.argument("table", metavar="DB.TABLE")
 @with_context
 def resume(context: CliContext, table: str) -> None:
-    """Let the initiator consider a table again that is paused or has failed too often.
+    """Let the initiator consider a table again after a pause or after too many failures.
 
     The initiator skips a partition if its newest compactions all failed
-    (hive.compactor.initiator.failed.compacts.threshold). This command ends the pause, and removes the failed and 'did
-    not initiate' rows since each partition's last success from the history, and prints them. It changes nothing else.
+    (hive.compactor.initiator.failed.compacts.threshold). This command ends the pause. It prints the failed and 'did not
+    initiate' rows since each partition's last success, and removes them from the history. It changes nothing else.
     """
     from compactor.requests import pause as service
 
     with context.site() as site:
-        found = service.resume(site, table)
+        resumed = service.resume(site, table)
     if context.json:
-        print_json([r.to_json() for r in found])
+        print_json([entity.to_json() for entity in resumed])
         return
-    for r in found:
-        if r.paused_by is not None:
-            say(f"{r.entity}: no longer paused (it was paused by {r.paused_by})")
-        for entry in r.forgotten:
+    for entity in resumed:
+        if entity.paused_by is not None:
+            say(f"{entity.entity}: no longer paused (it was paused by {entity.paused_by})")
+        for entry in entity.forgotten:
             reason = f": {entry.error}" if entry.error else ""
-            say(f"{r.entity}: removed compaction {entry.id} ({entry.state.label}) from the history{reason}")
-    if not found:
+            say(f"{entity.entity}: removed compaction {entry.id} ({entry.state.label}) from the history{reason}")
+    if not resumed:
         say(
             f"{table}: neither paused by `compactor pause` nor failed since the last success; "
             f"`compactor explain {table}` shows any other reason why the initiator skips it"
@@ -243,7 +228,7 @@ def resume(context: CliContext, table: str) -> None:
 def override(context: CliContext, table: str, assignment: str, remove: bool) -> None:
     """Override a setting for one table, in Compactor's own state.
 
-    The override takes precedence over the table's properties. They do not change, and Hive does not see the override.
+    The override takes precedence over the table's properties, which stay as they are. Hive does not see the override.
     """
     from compactor.requests import overrides
 
@@ -267,44 +252,46 @@ def override(context: CliContext, table: str, assignment: str, remove: bool) -> 
 @click.argument("table", metavar="DB.TABLE")
 @click.option("--partition", metavar="P", help="PART_NAME as Hive stores it, or k=v,k=v.")
 @click.option("--before", "entry_id", type=int, metavar="ID", required=True, help="The compaction to undo.")
-@click.option("--yes", is_flag=True, help="Do it; without, only show what would move.")
+@click.option("--yes", is_flag=True, help="Restore. Without it, only show what would move.")
 @with_context
 def restore(context: CliContext, table: str, partition: str | None, entry_id: int, yes: bool) -> None:
-    """Put a table or partition back as it was before a compaction, while what that replaced is in quarantine.
+    """Undo a compaction while the directories that it replaced are in quarantine.
 
-    It is refused once anything depends on the compaction: a later write or compaction, another table of the same name,
-    other columns. The table is locked exclusively meanwhile, and paused from then on. What the compaction made is kept
-    in quarantine.
+    Refused once anything depends on the compaction: a later write or compaction, another table of the same name, other
+    columns. The command locks the table exclusively and pauses it. The compaction's own output goes into quarantine.
     """
     from compactor.requests import restore as service
 
     with context.site(read_only=not yes) as site:
         try:
             if yes:
-                found = service.restore(site, table, partition, entry_id, site.user)
+                restoration = service.restore(site, table, partition, entry_id, site.user)
             else:
-                found = service.preview_restore(site, table, partition, entry_id)
+                restoration = service.preview_restore(site, table, partition, entry_id)
         except NotFound:
             raise
         except Refused as error:
             say(f"compactor: refused: {error}", err=True)
             sys.exit(REFUSED)
     if context.json:
-        print_json(found.to_json())
+        print_json(restoration.to_json())
     else:
-        _print_restoration(found)
+        _print_restoration(restoration)
 
 
-def _print_restoration(found: Restoration) -> None:
-    moved = found.undo
-    say(f"{found.entity}: compaction {found.entry_id} {'is undone' if found.done else 'would be undone'}")
-    for name in moved.back:
+def _print_restoration(restoration: Restoration) -> None:
+    undo = restoration.undo
+    say(
+        f"{restoration.entity}: compaction {restoration.entry_id} "
+        f"{'is undone' if restoration.done else 'would be undone'}"
+    )
+    for name in undo.back:
         say(f"  back from quarantine: {name}")
-    for name in moved.outputs:
+    for name in undo.outputs:
         say(f"  into quarantine: {name}")
-    say(f"  {size(moved.bytes)} back; what goes into quarantine is kept until {utc_text(found.until)}")
-    if found.done:
-        table = f"{found.entity.database}.{found.entity.table}"
-        say(f"  {table} is paused, so that it is not compacted again: `compactor resume {table}` ends that")
+    say(f"  {size(undo.bytes)} back; the quarantine keeps its directories until {utc_text(restoration.until)}")
+    if restoration.done:
+        table = f"{restoration.entity.database}.{restoration.entity.table}"
+        say(f"  {table} is paused, so nothing compacts it again; `compactor resume {table}` ends the pause")
     else:
         say("nothing was changed; --yes does it")

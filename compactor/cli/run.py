@@ -39,31 +39,31 @@ def run() -> None:
     """Run a role of the compactor."""
 
 
-def _role(
-    context: CliContext, once: bool, interval: str | Callable[[Settings], int], one_pass: Callable[[Site], bool]
+def _run_role(
+    context: CliContext, once: bool, interval: str | Callable[[Settings], int], run_pass: Callable[[Site], bool]
 ) -> None:
-    """Runs one pass, or one every ``interval`` (a setting, or ms); exits with 1 if anything in the last one failed."""
+    """Runs one pass, or one every ``interval`` (a setting, or ms); exits with 1 if the last one failed."""
     with catch_stop_signals() as stop, context.site() as site:
         every = site.settings.milliseconds(interval) if isinstance(interval, str) else interval(site.settings)
         seconds = every / 1000
-        fine = one_pass(site) if once else repeat(stop, seconds, lambda: one_pass(site))
-    if not fine:
+        is_successful = run_pass(site) if once else repeat(stop, seconds, lambda: run_pass(site))
+    if not is_successful:
         sys.exit(FAILED)
 
 
-def repeat(stop: Stop, interval_s: float, one_pass: Callable[[], bool]) -> bool:
-    """Runs ``one_pass`` every ``interval_s`` until asked to stop; returns the last one's success.
+def repeat(stop: Stop, interval_s: float, run_pass: Callable[[], bool]) -> bool:
+    """Runs ``run_pass`` every ``interval_s`` until a stop signal; returns the last pass's success.
 
-    A failed pass (the database is down) is reported and tried again: a long-running role must survive it.
+    A role that keeps running survives a failed pass, for example while the database is down.
     """
     while True:
         try:
-            fine = one_pass()
+            is_successful = run_pass()
         except CompactorError as error:
             say(f"compactor: the pass failed, the next one follows: {error}", err=True)
-            fine = False
+            is_successful = False
         if stop.wait(interval_s):
-            return fine
+            return is_successful
 
 
 @run.command()
@@ -74,21 +74,21 @@ def initiator(context: CliContext, once: bool) -> None:
     from compactor.initiator.candidate_scan import DISAGREEMENT
     from compactor.initiator.initiator import initiate
 
-    def one_pass(site: Site) -> bool:
+    def run_pass(site: Site) -> bool:
         done = initiate(site)
         if context.json:
             print_json_line(done.to_json())
         else:
             for repaired in done.repaired:
                 say(f"compaction {repaired.entry.id}: taken back, {repaired.because}")
-            for c in done.considered:
-                entry = f" (compaction {c.entry_id})" if c.entry_id is not None else ""
-                say(f"{c.entity}: {c.outcome}{entry}, because {c.because}")
-            as_before = f", {done.kept} unchanged" if done.kept else ""
-            say(f"initiator: {len(done.considered)} considered{as_before}, {len(done.enqueued)} enqueued")
-        return not any(c.outcome in ("error", DISAGREEMENT) for c in done.considered)
+            for considered in done.considered:
+                entry = f" (compaction {considered.entry_id})" if considered.entry_id is not None else ""
+                say(f"{considered.entity}: {considered.outcome}{entry}, because {considered.because}")
+            unchanged = f", {done.kept} unchanged" if done.kept else ""
+            say(f"initiator: {len(done.considered)} considered{unchanged}, {len(done.enqueued)} enqueued")
+        return not any(considered.outcome in ("error", DISAGREEMENT) for considered in done.considered)
 
-    _role(context, once, "hive.compactor.check.interval", one_pass)
+    _run_role(context, once, "hive.compactor.check.interval", run_pass)
 
 
 @run.command()
@@ -99,48 +99,48 @@ def cleaner(context: CliContext, once: bool) -> None:
     from compactor.cleaner.cleaner import clean
     from compactor.initiator.fresh_look import look_at_changed
 
-    def one_pass(site: Site) -> bool:
+    def run_pass(site: Site) -> bool:
         done = clean(site)
         look_at_changed(site.for_a_pass(), done.changed)
         if context.json:
             print_json_line(done.to_json())
             return not done.failed
-        for c in done.cleaned:
-            what = "aborted transactions" if c.entry_id is None else f"compaction {c.entry_id}"
-            say(f"{c.entity}: {what} cleaned, {len(c.removed)} directories, {size(c.bytes_freed)}")
-        for w in done.waiting:
-            say(f"{w.entity}: compaction {w.entry_id} waits: {w.because}")
-            for blocker in w.blockers:
+        for cleaned in done.cleaned:
+            what = "aborted transactions" if cleaned.entry_id is None else f"compaction {cleaned.entry_id}"
+            say(f"{cleaned.entity}: {what} cleaned, {len(cleaned.removed)} directories, {size(cleaned.bytes_freed)}")
+        for waiting in done.waiting:
+            say(f"{waiting.entity}: compaction {waiting.entry_id} waits: {waiting.because}")
+            for blocker in waiting.blockers:
                 say(f"  held by {blocker}")
-        for e in done.ended:
-            say(f"{e.entity}: compaction {e.entry_id} {e.state.label}: {e.because}")
-        for f in done.failed:
-            say(f"{f.entity}: not cleaned: {f.because}", err=True)
+        for ended in done.ended:
+            say(f"{ended.entity}: compaction {ended.entry_id} {ended.state.label}: {ended.because}")
+        for failure in done.failed:
+            say(f"{failure.entity}: not cleaned: {failure.because}", err=True)
         say(
             f"cleaner: {len(done.cleaned)} cleaned, {len(done.waiting)} waiting, {len(done.ended)} ended, "
             f"{len(done.failed)} failed"
         )
         return not done.failed
 
-    _role(context, once, "hive.compactor.cleaner.run.interval", one_pass)
+    _run_role(context, once, "hive.compactor.cleaner.run.interval", run_pass)
 
 
 @run.command()
 @_once
 @with_context
 def housekeeper(context: CliContext, once: bool) -> None:
-    """Abort dead transactions and purge old records. Without --once each task runs at its own interval."""
+    """Abort dead transactions and purge old records. Without --once, each task runs at its own interval."""
     from compactor.housekeeper.housekeeper import keep_house, shortest_interval_ms
 
-    def one_pass(site: Site) -> bool:
+    def run_pass(site: Site) -> bool:
         done = keep_house(site, due_only=not once)
         if context.json:
             print_json_line(done.to_json())
         elif not done.acted:
-            say("housekeeper: nothing is done in a mode below clean; Hive does its own housekeeping")
+            say("housekeeper: nothing to do in a mode below clean; Hive does its own housekeeping")
         else:
-            listed = ("acted", "kept", "tasks", "timed_out")
-            counts = {key: value for key, value in done.to_json().items() if key not in listed and value}
+            others = ("acted", "kept", "tasks", "timed_out")
+            counts = {key: value for key, value in done.to_json().items() if key not in others and value}
             say("housekeeper: " + (", ".join(f"{key} {value}" for key, value in counts.items()) or "nothing to do"))
             for txn in done.timed_out:
                 say(f"  aborted transaction {txn}: no heartbeat for longer than hive.txn.timeout")
@@ -148,12 +148,14 @@ def housekeeper(context: CliContext, once: bool) -> None:
                 say(f"  kept transaction {kept}")
         return True
 
-    _role(context, once, shortest_interval_ms, one_pass)
+    _run_role(context, once, shortest_interval_ms, run_pass)
 
 
 @run.command()
 @_once
-@click.option("--batch", type=click.IntRange(min=1), metavar="ID", help="Work on this planned batch, then end.")
+@click.option(
+    "--batch", type=click.IntRange(min=1), metavar="ID", help="Compact this planned batch, then end."
+)
 @click.option(
     "--pool", metavar="Q", multiple=True, help="Only requests of this pool; may be repeated. default means none."
 )
@@ -170,17 +172,17 @@ def housekeeper(context: CliContext, once: bool) -> None:
     "--linger", type=click.FloatRange(min=0), metavar="SECONDS", help="End after this long without a request."
 )
 @with_context
-def worker(context: CliContext, /, **given: Any) -> None:
+def worker(context: CliContext, /, **arguments: Any) -> None:
     """Compact everything that can be claimed now, or keep compacting until SIGTERM or SIGINT."""
     from compactor.cli.worker_loop import CliWorker
 
-    options = WorkerOptions(**given)
+    options = WorkerOptions(**arguments)
     if options.in_process and options.master is not None:
-        raise BadSetting("--in-process works without Spark, so --master has no meaning; give one of them")
+        raise BadSetting("--in-process runs without Spark and excludes --master; give one of them")
     if options.once and options.linger is not None:
-        raise BadSetting("--once ends after one pass, --linger waits for more; give one of them")
+        raise BadSetting("--once ends after one pass and excludes --linger, which waits for more; give one of them")
     with catch_stop_signals() as stop, context.site() as site:
-        _name_unknown_pools(site, options.pool)
+        _warn_of_unknown_pools(site, options.pool)
         worker = CliWorker(
             site=site,
             stop=stop,
@@ -203,8 +205,8 @@ def worker(context: CliContext, /, **given: Any) -> None:
         sys.exit(FAILED)
 
 
-def _name_unknown_pools(site: Site, pools: Iterable[str]) -> None:
-    """Warns of each pool that nothing is known of. Its first request may still come, so the worker waits for it."""
+def _warn_of_unknown_pools(site: Site, pools: Iterable[str]) -> None:
+    """Warns of each unknown pool. Its first request may still come, so the worker waits for it."""
     from compactor.answers.show_compactions import must_be_known
 
     for pool in pools:
@@ -215,4 +217,4 @@ def _name_unknown_pools(site: Site, pools: Iterable[str]) -> None:
 
 
 def _silent(_: object) -> None:
-    """Prints nothing: JSON replaces sentences, and sentences replace JSON."""
+    """Prints nothing, where the other form (JSON or sentences) is printed."""

@@ -46,19 +46,19 @@ def show() -> None:
     """Show tables, the queue, the history and what blocks them. Nothing is written."""
 
 
-def _filters(command: _F) -> _F:
-    """Adds the filters of compactions, by the names of ``CompactionWords``."""
+def _add_filters(command: _F) -> _F:
+    """Adds the options that filter compactions, by the names of ``CompactionWords``."""
     for decorate in (
         click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N."),
         click.option("--state", metavar="STATE", help="Only in this state, such as 'ready for cleaning'."),
-        click.option("--id", type=int, metavar="ID", help="Only this one."),
+        click.option("--id", type=int, metavar="ID", help="Only this compaction."),
     ):
         command = decorate(command)
-    return _filters_of_all(command)
+    return _add_common_filters(command)
 
 
-def _filters_of_all(command: _F) -> _F:
-    """Adds the filters that tables share with their compactions, by the names of ``CompactionWords``."""
+def _add_common_filters(command: _F) -> _F:
+    """Adds the options that filter tables and compactions alike, by the names of ``CompactionWords``."""
     for decorate in (
         click.option("--type", metavar="TYPE", help="Only of this type, such as major."),
         click.option("--pool", metavar="Q", help="Only of this pool; default means none."),
@@ -70,7 +70,7 @@ def _filters_of_all(command: _F) -> _F:
 
 
 @show.command()
-@_filters_of_all
+@_add_common_filters
 @click.option(
     "--worst", type=click.IntRange(min=1), metavar="N", help="Only the N tables with the most deltas to merge."
 )
@@ -78,7 +78,7 @@ def _filters_of_all(command: _F) -> _F:
 def tables(context: CliContext, /, worst: int | None, **words: Any) -> None:
     """Transactional tables, most urgent first, and what would happen to them now.
 
-    --type: where a compaction of this type is due.
+    --type keeps tables where a compaction of this type is due.
     """
     from compactor.answers import survey
     from compactor.answers.show_compactions import CompactionWords
@@ -96,7 +96,7 @@ def tables(context: CliContext, /, worst: int | None, **words: Any) -> None:
 
 
 @show.command()
-@_filters
+@_add_filters
 @click.option("--order-by", metavar="COLUMN [desc],...", default="", help="Sort by columns, such as 'starttime desc'.")
 @with_context
 def compactions(context: CliContext, /, order_by: str, limit: int | None, **words: Any) -> None:
@@ -104,30 +104,30 @@ def compactions(context: CliContext, /, order_by: str, limit: int | None, **word
     from compactor.answers import show_compactions as service
 
     with context.site(read_only=True) as site:
-        wanted = service.find_filter(site, service.CompactionWords(**words))
-        found = service.show_compactions(site, wanted, order=order_by, limit=limit)
+        filter = service.find_filter(site, service.CompactionWords(**words))
+        rows = service.show_compactions(site, filter, order=order_by, limit=limit)
     if context.json:
-        print_json([row.to_json() for row in found])
+        print_json([row.to_json() for row in rows])
         return
     print_table(
-        [with_progress(row.to_json()) for row in found],
+        [with_progress(row.to_json()) for row in rows],
         (*service.SHOWN, "progress", "watch"),
         "there are no compactions",
     )
 
 
 @show.command()
-@_filters
+@_add_filters
 @with_context
 def history(context: CliContext, /, limit: int | None, **words: Any) -> None:
     """Compactions that have ended, newest first."""
     from compactor.answers import show_compactions as service
 
     with context.site(read_only=True) as site:
-        wanted = service.find_filter(site, service.CompactionWords(**words))
-        found = service.show_history(site, wanted, limit=limit)
+        filter = service.find_filter(site, service.CompactionWords(**words))
+        rows = service.show_history(site, filter, limit=limit)
     columns = (*service.SHOWN, "deltas_left", "opening_before", "opening_after")
-    _print(context, found, columns, "no compaction has ended yet")
+    _print(context, rows, columns, "no compaction has ended yet")
 
 
 @show.command()
@@ -166,8 +166,8 @@ def locks(
 
         with closing(open_zookeeper_locks(zookeeper, namespace=namespace)) as manager:
             if extended:
-                of_statements = service.show_foreign_locks_extended(manager, name, partition)
-                _print(context, of_statements, service.LockOfStatement.columns(), empty)
+                locks = service.show_foreign_locks_extended(manager, name, partition)
+                _print(context, locks, service.LockOfStatement.columns(), empty)
             else:
                 _print(
                     context, service.show_foreign_locks(manager, name, partition), service.LockShown.columns(), empty
@@ -190,12 +190,12 @@ def locks(
 def quarantine(
     context: CliContext, name: str | None, partition: str | None, number: int | None, limit: int | None
 ) -> None:
-    """Directories that compactions replaced and that are kept for a while, what is erased next first."""
+    """Directories that compactions replaced and that quarantine keeps for a while, soonest erased first."""
     from compactor.answers import show_quarantine as service
 
     with context.site(read_only=True) as site:
-        wanted = service.QuarantineFilter(id=number, where=service.find_place(site, name, partition))
-        rows = service.show_quarantine(site, wanted, limit=limit)
+        filter = service.QuarantineFilter(id=number, where=service.find_place(site, name, partition))
+        rows = service.show_quarantine(site, filter, limit=limit)
     _print(context, rows, service.QuarantineRow.columns()[:-1], "nothing is in quarantine")
 
 
@@ -212,13 +212,13 @@ def blockers(context: CliContext) -> None:
 @show.command()
 @with_context
 def alarms(context: CliContext) -> None:
-    """Conditions that need attention (ages, counts, failures), and what to do about them."""
+    """Conditions that need attention (ages, counts, failures), and what to do about each."""
     from compactor.answers.alarms import raised_alarms
     from compactor.answers.readings import take_readings
 
     with context.site(read_only=True) as site:
-        found = raised_alarms(take_readings(site), site.settings)
-    _print(context, found, ("level", "name", "value", "limit", "message", "fix"), "nothing is amiss")
+        alarms = raised_alarms(take_readings(site), site.settings)
+    _print(context, alarms, ("level", "name", "value", "limit", "message", "fix"), "nothing is amiss")
 
 
 @show.command()

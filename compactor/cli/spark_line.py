@@ -32,14 +32,14 @@ def find_spark_submit() -> str:
     """Returns the path of spark-submit in SPARK_HOME, on PATH or in the installed pyspark.
 
     Raises:
-        NotSupported: there is none.
+        NotSupported: there is no spark-submit in any of them.
     """
     home = os.environ.get("SPARK_HOME")
     if home and os.access(f"{home}/bin/spark-submit", os.X_OK):
         return f"{home}/bin/spark-submit"
-    found = shutil.which("spark-submit")
-    if found is not None:
-        return found
+    path = shutil.which("spark-submit")
+    if path is not None:
+        return path
     spec = importlib.util.find_spec("pyspark")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if os.access(f"{folder}/bin/spark-submit", os.X_OK):
@@ -50,10 +50,10 @@ def find_spark_submit() -> str:
 def submit_line(
     program: str, context: CliContext, batch: PlannedBatch, target: SparkTarget, properties: int | None = None
 ) -> Sequence[str]:
-    """Returns the command line of one batch's application.
+    """Returns the command line of one batch's application, without any secret.
 
-    It contains no secret: the driver reads the connection from its environment or from compactor.toml, and spark-submit the
-    site's secret keys of Spark from the file that it inherits as the descriptor ``properties``.
+    The driver reads the connection from its environment or from compactor.toml. spark-submit reads the site's secret keys
+    of Spark from a file that it inherits as the descriptor ``properties``.
     """
     line = [program, "--name", batch.job, *target.options]
     line += ["--properties-file", inherited_path(properties)] if properties is not None else []
@@ -72,8 +72,10 @@ def submit_line(
 
 
 def _added_conf(context: CliContext, batch: PlannedBatch, target: SparkTarget) -> dict[str, str]:
-    """Returns the keys that tell the batch's applications from others on YARN, and that let a driver on this machine run
-    this interpreter, whatever unpacks itself beside executors."""
+    """Returns a tag by which YARN lists the batch's applications, and the interpreter of a driver on this machine.
+
+    Without the interpreter, the driver would run the one that is unpacked for executors.
+    """
     added = {}
     if target.is_yarn:
         tags = batch.conf.get(_TAGS, target.defaults.get(_TAGS))
@@ -87,12 +89,12 @@ def _added_conf(context: CliContext, batch: PlannedBatch, target: SparkTarget) -
 
 
 def find_executor_python(target: SparkTarget, batch: PlannedBatch) -> str | None:
-    """Returns the interpreter of executors on a cluster; None if nobody says which."""
+    """Returns the configured interpreter of a cluster's executors; None if there is none."""
     return batch.conf.get(_PYTHON) or target.defaults.get(_PYTHON) or os.environ.get("PYSPARK_PYTHON")
 
 
 def submit_environment(target: SparkTarget) -> Mapping[str, str]:
-    """Returns our environment; executors of a local master run this interpreter, as the first on PATH may lack pyarrow."""
+    """Returns our environment; a local master's executors run this interpreter, since the first on PATH may lack pyarrow."""
     env = dict(os.environ)
     if target.is_local:
         env.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -104,8 +106,10 @@ def config_path(context: CliContext) -> str | None:
 
 
 def _driver_file(batch: PlannedBatch, target: SparkTarget) -> str:
-    """Returns the driver's file, by path, as spark-submit expects it. A pod has it in its image, at the same path as here,
-    unless there is a place to upload it to."""
+    """Returns the path of the driver's file, as spark-submit expects it.
+
+    A pod finds it in its image, at the same path as here, unless the configuration names a place for uploads.
+    """
     path = str(Path(compactor.__file__).parent / "launch" / "job" / "worker_job.py")
     in_pod = target.is_kubernetes and target.is_cluster and _UPLOADS not in {**target.defaults, **batch.conf}
     return f"local://{path}" if in_pod else path
@@ -117,12 +121,12 @@ _ENTRY = re.compile(r"\s*(?P<key>[^\s=:#!]+)(?:\s*[=:]\s*|\s+)(?P<value>.*?)\s*$
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTarget:
-    """Master and deploy mode, with the site's own keys from spark-defaults.conf."""
+    """Master and deploy mode, with the entries of spark-defaults.conf."""
 
     master: str
     deploy_mode: str
     defaults: Mapping[str, str] = field(default_factory=dict)
-    options: tuple[str, ...] = ()  #: of spark-submit, for what is not left to it
+    options: tuple[str, ...] = ()  #: of spark-submit, for what the user chose
 
     @property
     def is_local(self) -> bool:
@@ -138,12 +142,12 @@ class SparkTarget:
 
     @property
     def is_cluster(self) -> bool:
-        """True if the driver runs on another machine than spark-submit."""
+        """True if the driver does not run on the machine of spark-submit."""
         return self.deploy_mode == "cluster"
 
 
 def find_target(program: str, master: str | None, deploy_mode: str | None, environ: Mapping[str, str]) -> SparkTarget:
-    """Returns where ``program``, a spark-submit, sends an application that is given these options."""
+    """Returns the cluster to which ``program``, a spark-submit, sends an application with these options."""
     defaults = _read_defaults(program, environ)
     return SparkTarget(
         master=master or environ.get("MASTER") or defaults.get(_MASTER) or "local[*]",
@@ -157,10 +161,10 @@ def find_target(program: str, master: str | None, deploy_mode: str | None, envir
 
 
 def _read_defaults(program: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns the entries of spark-defaults.conf, a Java properties file, where spark-submit looks for it."""
+    """Reads spark-defaults.conf, a Java properties file, where spark-submit looks for it."""
     try:
         lines = defaults_file(program, environ).read_text("utf-8", errors="replace").splitlines()
     except OSError:
         return {}
-    found = (_ENTRY.match(line) for line in lines if not line.lstrip().startswith(("#", "!")))
-    return {entry["key"]: entry["value"] for entry in found if entry is not None}
+    entries = (_ENTRY.match(line) for line in lines if not line.lstrip().startswith(("#", "!")))
+    return {entry["key"]: entry["value"] for entry in entries if entry is not None}

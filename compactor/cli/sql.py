@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 def sql(context: CliContext, text: str | None, path: str | None, database: str) -> None:
     """Run SQL statements, separated by semicolons: TEXT, a file, or standard input.
 
-    All are parsed before the first is done. docs/sql.md lists them.
+    All are parsed before the first one runs. docs/sql.md lists them.
     """
     from compactor.statements.script import only_reads
     from compactor.tables.sql.run_statements import check_text, run
 
-    statements = check_text(_given(text, path))
+    statements = check_text(_read_text(text, path))
     with context.site(read_only=only_reads(statements)) as site:
         for answer in run(site, statements, database.lower()):
-            _print(context, answer)
+            _print_answer(context, answer)
 
 
-def _given(text: str | None, path: str | None) -> str:
-    """Returns the text to run, without the mark of UTF-8 that editors on Windows begin files with.
+def _read_text(text: str | None, path: str | None) -> str:
+    """Returns the text to run, without the byte-order mark that editors on Windows write.
 
     Raises:
-        BadSetting: it is given twice, or the file cannot be read.
+        BadSetting: there are both a text and a file, or the file cannot be read.
     """
     if text is not None and path is not None:
-        raise BadSetting("sql: a text and --file were given; give one of them")
+        raise BadSetting("sql: a text and --file exclude each other; give one of them")
     if text not in (None, "-"):
         return str(text)
     try:
@@ -53,7 +53,7 @@ def _given(text: str | None, path: str | None) -> str:
         raise BadSetting(f"sql: {path or 'standard input'}: {error}") from error
 
 
-def _print(context: CliContext, answer: Answer) -> None:
+def _print_answer(context: CliContext, answer: Answer) -> None:
     if context.json:
         for row in answer.rows:
             print_json_line(row, of_table=answer.whole)

@@ -1,4 +1,4 @@
-"""``compactor submit``: submits batches with spark-submit."""
+"""``compactor submit``: runs batches as Spark applications, with spark-submit."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def submit(context: CliContext, pools: tuple[str, ...], master: str | None, depl
         launched: dict[int, Launched] = {}
         for batch in batches:
             if batch.resident is not None:
-                _say(context, batch, "taken by a waiting application")
+                _report_batch(context, batch, "taken by a waiting application")
             elif stop.asked:
                 release_batch(site, batch.batch_id, "submit was stopped")
             else:
-                _say(context, batch, f"{size(batch.bytes)}, queue {batch.queue or '-'}")
+                _report_batch(context, batch, f"{size(batch.bytes)}, queue {batch.queue or '-'}")
                 launched[batch.batch_id] = _launch(context, site, batch, program, target, stop)
     _conclude(context, batches, launched)
 
 
-def _say(context: CliContext, batch: PlannedBatch, what: str) -> None:
+def _report_batch(context: CliContext, batch: PlannedBatch, what: str) -> None:
     if not context.json:
         say(f"batch {batch.batch_id}: {batch.entries} entries, {what}")
 
@@ -81,7 +81,7 @@ def _launch(
 
     if not target.is_local and not find_executor_python(target, batch):
         say(
-            "compactor: executors run the first python3 of their PATH, which may have no compactor; set "
+            "compactor: executors run the first python3 on their PATH, which may lack compactor; set "
             "compactor.spark.pyspark.python or PYSPARK_PYTHON",
             err=True,
         )
@@ -98,20 +98,20 @@ def _launch(
             manager=configured_manager(os.environ) if target.is_yarn else None,
             inherits=() if properties is None else (properties,),
         )
-        # The driver's own line of JSON must not mix with ours; its log goes to stderr anyway.
+        # With --json, stdout is ours alone; the driver writes its own JSON to stderr, like its log.
         return launch.run(_STDERR if context.json else None)
 
 
 def _conclude(context: CliContext, batches: Sequence[PlannedBatch], launched: Mapping[int, Launched]) -> None:
-    wrong = [one for one in launched.values() if not one.is_fine]
-    for one in launched.values():
-        if one.message:
-            say(f"compactor: {one.message}", err=True)
+    failed = [end for end in launched.values() if not end.is_fine]
+    for end in launched.values():
+        if end.message:
+            say(f"compactor: {end.message}", err=True)
     if context.json:
-        nothing = {"exit_code": None}
-        ends = {number: one.to_json() for number, one in launched.items()}
-        print_json([{**batch.to_json(), **ends.get(batch.batch_id, nothing)} for batch in batches])
+        not_launched = {"exit_code": None}
+        ends = {batch_id: end.to_json() for batch_id, end in launched.items()}
+        print_json([{**batch.to_json(), **ends.get(batch.batch_id, not_launched)} for batch in batches])
     else:
-        say(f"submit: {len(batches)} batches, {len(wrong)} failed" if batches else "submit: nothing to do")
-    if wrong:
+        say(f"submit: {len(batches)} batches, {len(failed)} failed" if batches else "submit: nothing to do")
+    if failed:
         sys.exit(FAILED)

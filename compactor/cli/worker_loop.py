@@ -1,4 +1,4 @@
-"""The worker of the command line: chooses where its units run, and runs passes until it is stopped."""
+"""The worker of the command line: it chooses where units run, and runs passes until a stop signal."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _POLL_S = 1.0  #: between two checks of an empty queue
 
 
 class CliWorker:
-    """Runs entries. Spark is only started once there is work.
+    """Compacts entries, and starts Spark only once there is work.
 
-    ``report`` receives the results: once for a batch or a single pass, group by group for a worker that keeps running.
+    ``report`` gets the results: once for a batch or a single pass, group by group for a worker that keeps running.
     """
 
     def __init__(
@@ -57,29 +57,31 @@ class CliWorker:
         self._tokens: ExecutorTokens | None = None
         self._processes: ProcessRunner | None = None
         self._width = 1
-        self.failed = False  #: true if the last pass failed, or an entry in it
+        self.failed = False  #: true if the last pass or one of its entries failed
         self.worked = 0
         self.failures = 0
-        self._others: frozenset[int] = frozenset()  #: entries that another user has to compact, as last reported
+        self._others: frozenset[int] = frozenset()  #: entries of other users that were reported
         must_be_ours(site)
 
     def run_batch(self, batch_id: int) -> None:
-        """Runs a planned batch, if this is its first driver.
+        """Runs a planned batch if this is its first driver.
 
         Raises:
-            Refused: an entry of it is to be compacted as another user.
+            Refused: one of its entries must be compacted as another user.
         """
         must_run_as(self._site, batch_id)
         runner = self._start_runner()
-        done = run_batch(self._site, batch_id, runner, self._options, parallel=self._width, progress=self._progress)
+        done = run_batch(
+            self._site, batch_id, runner, self._options, parallel=self._width, progress=self._report_progress
+        )
         self.failed = bool(done.failed)
         self._report(done)
         if not done.mine:
             self._say(f"batch {batch_id} belongs to another driver; there is nothing to do here")
 
     def run_once(self) -> None:
-        """Runs everything that can be claimed now."""
-        groups = list(self._groups())
+        """Compacts every entry that can be claimed now."""
+        groups = list(self._run_groups())
         self.failed = any(done.failed for done in groups)
         self._report(
             WorkerPass(
@@ -90,14 +92,14 @@ class CliWorker:
         self._say(f"worker: {self.worked} entries, {self.failures} failed")
 
     def run_until_stopped(self, linger_s: float | None) -> None:
-        """Runs requests as they come, until asked to stop or idle for ``linger_s``.
+        """Compacts entries as they come, until a stop signal or ``linger_s`` without work.
 
-        A failed pass (the database is down) is reported and tried again.
+        A failed pass, for example while the database is down, is reported, and the next one follows.
         """
         self._say("worker: waiting for requests")
         idle_since = time.monotonic()
         while not self._stop.asked:
-            if self._pass():
+            if self._run_pass():
                 idle_since = time.monotonic()
             elif linger_s is not None and time.monotonic() - idle_since >= linger_s:
                 break
@@ -105,7 +107,7 @@ class CliWorker:
         self._say(f"worker: {self.worked} entries, {self.failures} failed")
 
     def close(self) -> None:
-        """Stops Spark, or the processes used in its place, and takes back what executors logged in with."""
+        """Stops Spark, or the processes that replace it, and cancels the executors' tokens."""
         if self._processes is not None:
             self._processes.close()
         if self._session is not None:
@@ -113,12 +115,12 @@ class CliWorker:
         if self._tokens is not None:
             self._tokens.cancel()
 
-    def _pass(self) -> bool:
-        """Runs one pass; returns true if any entry progressed (being put back because of a lock does not count)."""
+    def _run_pass(self) -> bool:
+        """Runs one pass; returns true if an entry progressed, rather than only waited for a lock."""
         progressed = False
         self.failed = False
         try:
-            for done in self._groups():
+            for done in self._run_groups():
                 self._report(done)
                 self.failed = self.failed or bool(done.failed)
                 progressed = progressed or any(o.result is not Result.WAITING for o in done.outcomes)
@@ -127,14 +129,14 @@ class CliWorker:
             self.failed = True
         return progressed
 
-    def _groups(self) -> Iterator[WorkerPass]:
-        """Works through the queue in parts; a stop takes effect after the entries under way.
+    def _run_groups(self) -> Iterator[WorkerPass]:
+        """Compacts the queue in parts; a stop takes effect after the running entries.
 
-        Leftovers of dead workers are repaired even if the queue is empty: no other worker may come by (PROTOCOL 6).
+        Repairs leftovers of dead workers even if the queue is empty: no other worker may come (PROTOCOL 6).
         """
         if repaired := repair(self._site):
             yield WorkerPass(repaired=repaired)
-        ids = self._of_our_user(list_claimable_ids(self._site, self._pools))
+        ids = self._keep_own(list_claimable_ids(self._site, self._pools))
         if not ids:
             return
         runner = self._start_runner()
@@ -148,12 +150,12 @@ class CliWorker:
                 runner,
                 self._options,
                 parallel=self._width,
-                progress=self._progress,
+                progress=self._report_progress,
                 may_begin=lambda: not self._stop.asked,
             )
 
-    def _of_our_user(self, ids: list[int]) -> list[int]:
-        """Returns the entries that are to be compacted as this process's user, and says once which are not."""
+    def _keep_own(self, ids: list[int]) -> list[int]:
+        """Keeps the entries that this process's user may compact, and reports each other entry once."""
         others = entries_of_other_users(self._site, ids)
         for number in others.keys() - self._others:
             self._say(f"{others[number]}; it stays in the queue")
@@ -162,10 +164,10 @@ class CliWorker:
 
     def _start_runner(self) -> Runner:
         if self._runner is None:
-            self._runner = self._in_process() if self._master is None else self._spark(self._master)
+            self._runner = self._start_processes() if self._master is None else self._start_spark(self._master)
         return self._runner
 
-    def _in_process(self) -> Runner:
+    def _start_processes(self) -> Runner:
         from compactor.rewrite.run.process_runner import ProcessRunner
 
         settings = self._site.settings
@@ -174,7 +176,7 @@ class CliWorker:
         self._processes = ProcessRunner(width, settings.integer("compactor.unit.memory"))
         return self._processes
 
-    def _spark(self, master: str) -> Runner:
+    def _start_spark(self, master: str) -> Runner:
         from compactor.launch.spark_runner import SparkRunner
         from compactor.launch.spark_session import start_session
         from compactor.site.spark_secrets import check_keytabs
@@ -187,14 +189,14 @@ class CliWorker:
             conf=self._site.settings.public_spark_conf | self._site.settings.secret_spark_conf,
         )
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, interrupt)  # pyspark installed its own handler, which cancels running jobs
+            signal.signal(signal.SIGINT, interrupt)  # pyspark's own handler cancels running jobs
         self._tokens = ExecutorTokens()
         runner = SparkRunner(self._session, self._tokens)
         runner.start()
         self._width = runner.groups
         return runner
 
-    def _progress(self, outcome: Outcome) -> None:
+    def _report_progress(self, outcome: Outcome) -> None:
         entry = outcome.entry
         what = f"{entry.entity}: compaction {entry.id} {entry.type.label.lower()} {outcome.result.name.lower()}"
         message = f": {outcome.message}" if outcome.message else ""

@@ -17,7 +17,7 @@ import yaml
 from compactor.answers.metrics import MetastoreCollector, registry_of
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.cli.metrics_server import serving
+from compactor.cli.metrics_server import serve_metrics
 from compactor.initiator.initiator import initiate
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
@@ -75,7 +75,7 @@ def endpoint(site: Site) -> Iterator[int]:
     def opened() -> Iterator[Site]:
         yield site
 
-    with serving("127.0.0.1", 0, registry_of(MetastoreCollector("default", opened))) as port:
+    with serve_metrics("127.0.0.1", 0, registry_of(MetastoreCollector("default", opened))) as port:
         yield port
 
 

@@ -45,7 +45,7 @@ def test_before_hive_3_is_a_check_of_its_own(compactor: Compactor, metastore: Me
 
 def test_compact_is_for_hive_2_only(compactor: Compactor, metastore: Metastore) -> None:
     done = compactor("doctor", "--before-hive-3", "--compact")
-    assert (done.exit_code, "compact them beside Hive 2.3" in done.stdout) == (1, True)
+    assert (done.exit_code, "compact them while Hive 2.3 runs" in done.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_a_directory_is_kept(compactor: Compactor, deployment: Site, restored: T
     [
         (["--yes"], "in doubt and without a ruling"),
         (["--keep", "delta_9", "--yes"], "delta_9: is not in doubt here"),
-        (["--keep", NAME, "--quarantine", NAME, "--yes"], "to be kept and quarantined"),
+        (["--keep", NAME, "--quarantine", NAME, "--yes"], "both kept and quarantined"),
     ],
 )
 def test_a_ruling_that_cannot_be_carried_out(compactor: Compactor, options: list[str], because: str) -> None:

@@ -92,7 +92,7 @@ def test_uris_of_files_and_directories(top: str) -> None:
 
 
 def test_what_is_not_there_or_not_reached_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match=f"x: there is nothing at {tmp_path}/x; wanted an ORC file, or a directory"):
+    with pytest.raises(NotFound, match=f"x: there is nothing at {tmp_path}/x; expected an ORC file, or a directory"):
         list(find_files(LOCAL, "x", str(tmp_path)))
     with pytest.raises(NotSupported, match="ftp"):
         list(find_files(Stores(), "ftp://h/x", "/"))

@@ -11,7 +11,7 @@ from click.testing import Result
 from compactor.answers.explain import explain
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.cli.explain import lines
+from compactor.cli.explain import explanation_lines
 from compactor.compaction.quarantine_rules import Quarantined
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
@@ -30,7 +30,7 @@ def test_the_explanation_as_text(compactor: Compactor, deployment: Site, warehou
     table = make_table(deployment, warehouse, **{"compactor.spark.jars": "/x.jar", "no_auto_compaction": "true"})
     insert(deployment, table, range(2))
     request_compaction(deployment, table="default.t", partition=None, type="major", pool=None, properties={})
-    output = list(lines(explain(deployment, "default.t")))
+    output = list(explanation_lines(explain(deployment, "default.t")))
     assert output[0] == f"default.t: full ACID, {warehouse / 't'}"
     assert output[1].startswith("  mode clean (from ")
     assert any(line.startswith("  ignored: table: compactor.spark.jars: ") for line in output)
@@ -52,7 +52,7 @@ def test_what_is_kept_of_a_partition(deployment: Site, warehouse: Path) -> None:
     )
     own_state(deployment).quarantines.keep(deployment.name, one)
     wanted = "  quarantine of compaction 7: 1 directory, 1.5 kB, until 1970-01-02T00:00:00Z"
-    assert wanted in list(lines(explain(deployment, "default.t")))
+    assert wanted in list(explanation_lines(explain(deployment, "default.t")))
 
 
 def test_a_missing_table_ends_with_2(compactor: Compactor, deployment: Site) -> None:
@@ -68,7 +68,7 @@ def test_a_restored_metastore_is_the_first_thing_said(deployment: Site, warehous
     insert(deployment, table, range(2))
     must_be_newest(deployment)
     backup.restore()
-    assert list(lines(explain(deployment, "default.t")))[1].startswith(
+    assert list(explanation_lines(explain(deployment, "default.t")))[1].startswith(
         "  nothing is done now: metastore default (sqlite"
     )
 

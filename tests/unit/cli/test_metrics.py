@@ -56,7 +56,7 @@ def test_a_database_that_is_away_leaves_the_file_as_it_was(
 @pytest.mark.parametrize("address", ["x", "70000", "host:", "²", "-1"])
 def test_what_is_no_address_is_refused(compactor: Compactor, address: str) -> None:
     found = compactor("metrics", "--listen", address)
-    assert (found.exit_code, "wanted a port up to 65535" in found.output) == (2, True)
+    assert (found.exit_code, "expected a port up to 65535" in found.output) == (2, True)
 
 
 def test_a_file_and_an_address_exclude_each_other(compactor: Compactor) -> None:

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from compactor import __version__
 from compactor.answers.metrics import MetastoreCollector, registry_of
 from compactor.cli import metrics_server
-from compactor.cli.metrics_server import MOST_CONNECTIONS, serving
+from compactor.cli.metrics_server import MOST_CONNECTIONS, serve_metrics
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from tests.support.patience import PATIENCE, until
@@ -52,7 +52,7 @@ def opened(deployment: Site, metastore_url: str, warehouse: Path) -> Opened:
 @contextmanager
 def endpoint(opened: Opened, patience: float = PATIENCE) -> Iterator[int]:
     collector = MetastoreCollector("default", opened, patience=patience)
-    with serving("127.0.0.1", 0, registry_of(collector)) as port:
+    with serve_metrics("127.0.0.1", 0, registry_of(collector)) as port:
         try:
             yield port
         finally:
@@ -153,7 +153,7 @@ def test_a_client_that_takes_its_answer_slowly_is_let_go(
     gauge = Gauge("compactor_long", "x" * 1_000_000, ["name"], registry=registry)
     for number in range(20):
         gauge.labels("y" * 1_000_000 + str(number)).set(1)
-    with serving("127.0.0.1", 0, registry) as port, closing(connected(port)) as client:
+    with serve_metrics("127.0.0.1", 0, registry) as port, closing(connected(port)) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         taken = 0
 
@@ -184,7 +184,7 @@ def test_random_bytes_end_no_thread_and_no_server(capfd: pytest.CaptureFixture[s
                 said = answer.read()
             assert not said or re.match(rb"HTTP/1\.[01] (200|400|405|414|431|501|505) |<!DOCTYPE HTML>", said), said
 
-    with serving("127.0.0.1", 0, CollectorRegistry()) as port:
+    with serve_metrics("127.0.0.1", 0, CollectorRegistry()) as port:
         answer_is_http()
         threads = threading.active_count()
         assert scrape(port) == []
@@ -280,7 +280,7 @@ def _rename(file: Path, old: str, new: str) -> None:
 def test_an_address_of_the_newer_kind_is_listened_on(opened: Opened) -> None:
     collector = registry_of(MetastoreCollector("default", opened))
     with (
-        serving("::1", 0, collector) as port,
+        serve_metrics("::1", 0, collector) as port,
         urllib.request.urlopen(f"http://[::1]:{port}/metrics", timeout=PATIENCE) as answer,
     ):
         assert UP in answer.read().decode()

@@ -23,7 +23,7 @@ Compactor = Callable[..., Result]
 
 def test_the_overview_of_a_metastore(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
     empty = compactor("overview")
-    assert "no table has been looked at yet" in empty.stdout
+    assert "the initiator has not looked at any table yet" in empty.stdout
     table = make_table(deployment, warehouse)
     for value in (1, 2):
         insert(deployment, table, [value])
@@ -53,7 +53,7 @@ def test_alarms_are_told_with_what_to_do(compactor: Compactor, deployment: Site,
 
 def test_reads_are_taken_in_and_shown(compactor: Compactor, deployment: Site, warehouse: Path, tmp_path: Path) -> None:
     make_table(deployment, warehouse)
-    assert "nobody has told of any read" in compactor("reads", "show").stdout
+    assert "no read has been reported" in compactor("reads", "show").stdout
     now = deployment.metastore.now_ms() / 1000
     file = tmp_path / "events.json"
     file.write_text("\n".join(json.dumps(plain(n, at=now - n, seconds=2)) for n in range(3)))
@@ -108,7 +108,7 @@ def test_order_and_budget_are_known_and_it_is_drawn(
 
 
 def test_what_is_not_understood_is_named(compactor: Compactor, deployment: Site) -> None:
-    assert "--set 'nonsense': expected K=V" in compactor("simulate", "--set", "nonsense").output
+    assert "--set 'nonsense': expected KEY=VALUE" in compactor("simulate", "--set", "nonsense").output
 
 
 def test_curves_are_drawn_within_the_picture() -> None:

@@ -10,7 +10,7 @@ from click.testing import Result
 from compactor.base.errors import BadSetting
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.cli.requests import parse_properties
+from compactor.cli.context import parse_pairs
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.embedded import NewTable
@@ -39,13 +39,13 @@ def _tables(metastore: Metastore) -> None:
 
 
 def test_properties_are_pairs() -> None:
-    assert parse_properties((" a.b =1", "c=x=y", "d=")) == {"a.b": "1", "c": "x=y", "d": ""}
+    assert parse_pairs((" a.b =1", "c=x=y", "d="), "--set") == {"a.b": "1", "c": "x=y", "d": ""}
 
 
 @pytest.mark.parametrize("pair", ["nothing", "=1", " =1"])
 def test_a_property_without_key_or_value_is_refused(pair: str) -> None:
-    with pytest.raises(BadSetting, match="expected K=V"):
-        parse_properties((pair,))
+    with pytest.raises(BadSetting, match="expected KEY=VALUE"):
+        parse_pairs((pair,), "--property")
 
 
 @pytest.mark.usefixtures("_tables")
@@ -151,7 +151,7 @@ def _plain_table(metastore: Metastore) -> None:
 
 @pytest.mark.usefixtures("_plain_table")
 def test_a_table_is_paused_and_resumed(compactor: Compactor) -> None:
-    assert compactor("pause", "default.t").stdout == "default.t is paused; `compactor resume` ends that\n"
+    assert compactor("pause", "default.t").stdout == "default.t is paused; `compactor resume` ends the pause\n"
     paused = json.loads(compactor("pause", "default.t", "--json").stdout)
     assert paused["table"] == "default.t"
     resumed = compactor("resume", "default.t").stdout

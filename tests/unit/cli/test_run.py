@@ -59,13 +59,13 @@ def obsolete_directories(site: Site) -> int:
 
 def test_in_a_mode_below_clean_hive_does_its_own_housekeeping(compactor: Compactor, metastore: Metastore) -> None:
     done = compactor("--set", "compactor.mode=compact", "run", "housekeeper", "--once")
-    assert done.stdout.startswith("housekeeper: nothing is done in a mode below clean")
+    assert done.stdout.startswith("housekeeper: nothing to do in a mode below clean")
 
 
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (("--in-process", "--master", "yarn"), "--master has no meaning"),
+        (("--in-process", "--master", "yarn"), "excludes --master"),
         (("--once", "--linger", "1"), "give one of them"),
         (("--batch", "0"), "--batch"),
         (("--verify", "never"), "--verify"),
