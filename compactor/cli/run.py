@@ -153,9 +153,7 @@ def housekeeper(context: CliContext, once: bool) -> None:
 
 @run.command()
 @_once
-@click.option(
-    "--batch", type=click.IntRange(min=1), metavar="ID", help="Compact this planned batch, then end."
-)
+@click.option("--batch", type=click.IntRange(min=1), metavar="ID", help="Compact this planned batch, then end.")
 @click.option(
     "--pool", metavar="Q", multiple=True, help="Only requests of this pool; may be repeated. default means none."
 )
