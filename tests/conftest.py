@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,8 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 #: What shares a server, a cluster or Airflow's database with others: tests whose scope is the same run one after the
-#: other in one worker; every other test goes to whichever worker is free. The first pattern that matches a test's id
-#: names its scope, and scopes begin in this order: the longest first, so that they overlap with what is short.
+#: other in one worker. The first pattern that matches a test's id names its scope, and scopes begin in this order: the
+#: longest first, so that they overlap with what is short. Any other file is a scope of its own.
 _SCOPES = tuple(
     (re.compile(pattern), scope)
     for pattern, scope in (
@@ -92,34 +94,37 @@ def pytest_report_header() -> list[str]:
     return [f"deselected, {why}: {', '.join(what)}" for why, what in reasons.items()]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves folders out before their modules are imported."""
+    if not collection_path.is_dir():
+        return None
+    return collection_path.relative_to(config.rootpath).as_posix() in _left_out() or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselects what is left out, and puts what is shared first."""
-    left_out = _left_out()
-    folders = [config.rootpath / folder for folder in left_out if folder != _WHOLE_MARK]
-
-    def goes(item: pytest.Item) -> bool:
-        if item.get_closest_marker("smoke") is not None:
-            return False
-        if _WHOLE_MARK in left_out and (
-            item.get_closest_marker("whole") is not None or any(ids.match(item.nodeid) for ids in WHOLE_IDS)
-        ):
-            return True
-        return any(map(item.path.is_relative_to, folders))
-
-    gone = {item for item in items if goes(item)}
-    if gone:
+    if not WHOLE:
+        gone = {item for item in items if _is_whole(item)}
         config.hook.pytest_deselected(items=list(gone))
         items[:] = [item for item in items if item not in gone]
     ranks = {scope: rank for rank, (_, scope) in reversed(list(enumerate(_SCOPES)))}
     items.sort(key=lambda item: ranks.get(_scope(item.nodeid), len(_SCOPES)))
 
 
+def _is_whole(item: pytest.Item) -> bool:
+    if item.get_closest_marker("smoke") is not None:
+        return False
+    return item.get_closest_marker("whole") is not None or WHOLE_IDS.match(item.nodeid) is not None
+
+
+@cache
 def _scope(nodeid: str) -> str:
-    return next((scope for pattern, scope in _SCOPES if pattern.match(nodeid)), nodeid)
+    return next((scope for pattern, scope in _SCOPES if pattern.match(nodeid)), nodeid.partition("::")[0])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Downloads of later tests come while others run; the first worker sees to it."""
+    gc.freeze()  # thousands of collected tests stay to the end: no later collection of garbage looks at them again
     if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0" or session.config.option.collectonly:
         return
     folders = {"/".join(item.nodeid.split("/")[:2]) for item in session.items}
@@ -130,7 +135,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class _Scopes(LoadScopeScheduling):
-    """With ``-n`` the tests of a scope stay together; any worker takes any other test."""
+    """With ``-n`` the tests of a scope stay together; any worker takes any scope."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _scope(nodeid)

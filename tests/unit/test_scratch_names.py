@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 PACKAGE = Path(__file__).resolve().parents[2] / "compactor"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 #: Each makes a name of mode 0700 or 0600 that is not there, or takes one that has no name.
@@ -33,10 +31,7 @@ def used(module: Path) -> set[str]:
     return attributes | names
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))
-def test_a_scratch_name_is_private_and_new(module: Path) -> None:
-    assert used(module) <= PRIVATE
-
-
-def test_the_modules_that_are_looked_at_make_such_names() -> None:
-    assert sum(bool(used(module)) for module in MODULES) > 5
+def test_a_scratch_name_is_private_and_new() -> None:
+    names = {str(module.relative_to(PACKAGE)): used(module) for module in MODULES}
+    assert {module: public for module, used in names.items() if (public := used - PRIVATE)} == {}
+    assert sum(map(bool, names.values())) > 5

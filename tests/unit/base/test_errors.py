@@ -12,15 +12,13 @@ from compactor.compaction.states import IllegalTransition
 ALL = [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, Exception)]
 
 
-@pytest.mark.parametrize("error", [*ALL, IllegalTransition])
-def test_one_tree(error: type[Exception]) -> None:
+def test_one_tree() -> None:
     """A handler of CompactorError catches all that is raised on purpose."""
-    assert issubclass(error, errors.CompactorError)
+    assert [error for error in (*ALL, IllegalTransition) if not issubclass(error, errors.CompactorError)] == []
 
 
-@pytest.mark.parametrize("error", ALL)
-def test_each_says_what_it_means(error: type[Exception]) -> None:
-    assert (error.__doc__ or "").endswith(".")
+def test_each_says_what_it_means() -> None:
+    assert [error for error in ALL if not (error.__doc__ or "").endswith(".")] == []
 
 
 def test_what_is_not_there_is_refused() -> None:

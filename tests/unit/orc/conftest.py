@@ -105,7 +105,10 @@ def write_acid(tmp_path: Path) -> Callable[..., Path]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrizes ``fixture_file``: each data file that a real Hive or Trino wrote, once if steps share its bytes."""
-    if "fixture_file" in metafunc.fixturenames:
-        files = list({path.read_bytes(): path for path in reversed(fixture_files())}.values())[::-1]
-        metafunc.parametrize("fixture_file", files, ids=[str(path.relative_to(FIXTURES)) for path in files])
+    """Parametrizes ``real_files``: each fixture's data files, once if steps share their bytes."""
+    if "real_files" in metafunc.fixturenames:
+        files = {path.read_bytes(): path for path in reversed(fixture_files())}.values()
+        fixtures: dict[str, list[Path]] = {}
+        for path in sorted(files):
+            fixtures.setdefault("/".join(path.relative_to(FIXTURES).parts[:2]), []).append(path)
+        metafunc.parametrize("real_files", fixtures.values(), ids=fixtures)

@@ -25,10 +25,10 @@ def _last_keys(source: Source, tail: Tail) -> list[RowId]:
     return [last_key(source, tail, number) for number in range(len(tail.stripes))]
 
 
-def test_real_files_answer_correctly(fixture_file: Path, opened: Opened) -> None:
-    source, tail = opened(fixture_file)
-    if tail.is_acid and tail.row_index_stride:
-        check_points(source, tail, _last_keys(source, tail))
+def test_real_files_answer_correctly(real_files: list[Path], opened: Opened) -> None:
+    for source, tail in map(opened, real_files):
+        if tail.is_acid and tail.row_index_stride:
+            check_points(source, tail, _last_keys(source, tail))
 
 
 def test_copied_files_answer_correctly(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:

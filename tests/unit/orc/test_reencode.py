@@ -51,23 +51,25 @@ RawRows = Callable[[Path], str]
 
 
 def test_real_rows_come_back_and_can_be_copied(
-    fixture_file: Path, tmp_path: Path, opened: Opened, raw_rows: RawRows
+    real_files: list[Path], tmp_path: Path, opened: Opened, raw_rows: RawRows
 ) -> None:
     """PROTOCOL 2.2: re-encoded stripes have the target's class; the footer has the wanted types."""
-    source, tail = opened(fixture_file)
-    if not tail.is_acid:
-        return
-    like = encodable_target(tail)
-    out = reencode(pieces_of(source, tail), tmp_path / "re", like=like, types=tail.types)
-    assert raw_rows(tmp_path / "re") == raw_rows(fixture_file)
-    assert (out.types, out.rows) == (tail.types, tail.rows)
-    assert out.stripe_class == like.stripe_class
-    assert is_copyable(out)
-    with LocalSource(tmp_path / "re") as encoded:
-        assembler = Assembler(LocalSink(tmp_path / "out"), like=like)
-        assembler.append_file(encoded, out)
-        assert assembler.close({}).rows == tail.rows
-    assert raw_rows(tmp_path / "out") == raw_rows(fixture_file)
+    for number, path in enumerate(real_files):
+        source, tail = opened(path)
+        if not tail.is_acid:
+            continue
+        rows, encoded_path, copied_path = raw_rows(path), tmp_path / f"encoded {number}", tmp_path / f"copied {number}"
+        like = encodable_target(tail)
+        out = reencode(pieces_of(source, tail), encoded_path, like=like, types=tail.types)
+        assert raw_rows(encoded_path) == rows, path
+        assert (out.types, out.rows) == (tail.types, tail.rows), path
+        assert out.stripe_class == like.stripe_class, path
+        assert is_copyable(out), path
+        with LocalSource(encoded_path) as encoded:
+            assembler = Assembler(LocalSink(copied_path), like=like)
+            assembler.append_file(encoded, out)
+            assert assembler.close({}).rows == tail.rows, path
+        assert raw_rows(copied_path) == rows, path
 
 
 @pytest.mark.parametrize("fixture", ["hive-2.3/f6_types", "hive-3.1/f6_types", "hive-4.1/f6_types"])

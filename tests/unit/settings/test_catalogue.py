@@ -19,16 +19,16 @@ PACKAGE = Path(__file__).parents[3] / "compactor"
 HIVES = Path(__file__).parents[2] / "fixtures" / "hive-4.1" / "settings.txt"
 
 
-@pytest.mark.parametrize("setting", CATALOGUE.values(), ids=lambda s: s.key)
-def test_every_setting_is_well_formed(setting: Setting) -> None:
+def test_every_setting_is_well_formed() -> None:
     """Its default is of its unit, its effect is a sentence, and its first choice is the tightest."""
-    parse(setting, setting.default)
-    assert re.fullmatch(r"[A-Z].*\.", setting.effect, re.DOTALL)
-    assert "|" not in setting.effect
-    assert not setting.tightest or setting.choices
-    for text in setting.of_tables or ():
-        parse(setting, text)
-    assert setting.of_tables is None or setting.scope is Scope.TABLE
+    for setting in CATALOGUE.values():
+        parse(setting, setting.default)
+        assert re.fullmatch(r"[A-Z].*\.", setting.effect, re.DOTALL), setting.key
+        assert "|" not in setting.effect, setting.key
+        assert not setting.tightest or setting.choices, setting.key
+        for text in setting.of_tables or ():
+            parse(setting, text)
+        assert setting.of_tables is None or setting.scope is Scope.TABLE, setting.key
 
 
 def test_defaults_are_those_of_a_real_hive() -> None:

@@ -217,19 +217,21 @@ def test_a_damaged_decimal_says_nothing() -> None:
 
 
 def test_stripes_of_real_files_merge_to_their_file_statistics(
-    fixture_file: Path, opened: Callable[[Path], tuple[LocalSource, Tail]]
+    real_files: list[Path], opened: Callable[[Path], tuple[LocalSource, Tail]]
 ) -> None:
-    _, tail = opened(fixture_file)
-    if tail.stripe_statistics is None or not tail.complete_statistics or not tail.stripes:
-        return
-    for number, column in enumerate(tail.types):
-        merged = merge([part[number] for part in tail.stripe_statistics], column)
-        wanted = tail.statistics[number]
-        assert merged.number_of_values == wanted.number_of_values
-        assert (merged.has_null, merged.HasField("has_null")) == (wanted.has_null, wanted.HasField("has_null"))
-        for field in ("int_statistics", "string_statistics", "date_statistics", "bucket_statistics"):
-            if wanted.HasField(field) and wanted.number_of_values:
-                assert _known(getattr(merged, field)) == _known(getattr(wanted, field)), (number, field)
+    for path in real_files:
+        _, tail = opened(path)
+        if tail.stripe_statistics is None or not tail.complete_statistics or not tail.stripes:
+            continue
+        for number, column in enumerate(tail.types):
+            merged = merge([part[number] for part in tail.stripe_statistics], column)
+            of_file = tail.statistics[number]
+            assert merged.number_of_values == of_file.number_of_values, path
+            has_null = of_file.has_null, of_file.HasField("has_null")
+            assert (merged.has_null, merged.HasField("has_null")) == has_null, path
+            for field in ("int_statistics", "string_statistics", "date_statistics", "bucket_statistics"):
+                if of_file.HasField(field) and of_file.number_of_values:
+                    assert _known(getattr(merged, field)) == _known(getattr(of_file, field)), (path, number, field)
 
 
 @pytest.mark.parametrize("sums", [(b"1E+300000000", b"1"), (b"1E+999999999999999999",) * 2, (b"9" * 300, b"1")])

@@ -30,18 +30,22 @@ TRINO = 4  #: as a file's writer; Hive is 0
 ONE_FILE = next(p for p in sorted(HIVE.rglob("bucket_*")) if p.is_file())
 
 
-def test_every_real_tail_agrees_with_two_other_readers(fixture_file: Path, opened: Opened) -> None:
-    _, tail = opened(fixture_file)
-    arrow = po.ORCFile(str(fixture_file))
-    assert (tail.rows, len(tail.stripes), tail.content_length) == (arrow.nrows, arrow.nstripes, arrow.content_length)
-    assert tail.row_index_stride == arrow.row_index_stride
-    assert tail.calendar == (0 if tail.writer == TRINO else 1)  # PROTOCOL 2.2
-    assert tail.compression.name == ("NONE" if arrow.compression == "UNCOMPRESSED" else arrow.compression)
-    with open(fixture_file, "rb") as file:
-        reader = pyorc.Reader(file)
-        assert {name: bytes(value) for name, value in reader.user_metadata.items()} == dict(tail.user_metadata)
-        assert [(s.offset, s.rows) for s in tail.stripes] == [(s.bytes_offset, len(s)) for s in reader.iter_stripes()]
-        assert len(tail.types[0].children) == len(reader.schema.fields)
+def test_every_real_tail_agrees_with_two_other_readers(real_files: list[Path], opened: Opened) -> None:
+    for path in real_files:
+        _, tail = opened(path)
+        arrow = po.ORCFile(str(path))
+        sizes = arrow.nrows, arrow.nstripes, arrow.content_length
+        assert (tail.rows, len(tail.stripes), tail.content_length) == sizes, path
+        assert tail.row_index_stride == arrow.row_index_stride, path
+        assert tail.calendar == (0 if tail.writer == TRINO else 1), path  # PROTOCOL 2.2
+        assert tail.compression.name == ("NONE" if arrow.compression == "UNCOMPRESSED" else arrow.compression), path
+        with open(path, "rb") as file:
+            reader = pyorc.Reader(file)
+            metadata = {name: bytes(value) for name, value in reader.user_metadata.items()}
+            assert metadata == dict(tail.user_metadata), path
+            stripes = [(stripe.bytes_offset, len(stripe)) for stripe in reader.iter_stripes()]
+            assert [(stripe.offset, stripe.rows) for stripe in tail.stripes] == stripes, path
+            assert len(tail.types[0].children) == len(reader.schema.fields), path
 
 
 def test_key_statistics_of_a_real_file(opened: Opened) -> None:
