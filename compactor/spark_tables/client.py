@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from compactor.base.errors import (
     StorageError,
     TransactionAborted,
 )
+from compactor.launch import driver_processes
 from compactor.rewrite.run.failure import Failure, to_error
 from compactor.spark_tables.application import Process, find_driver
 from compactor.spark_tables.folder import Folder
@@ -45,9 +45,6 @@ from compactor.spark_tables.messages import (
 from compactor.spark_tables.wire import KeeperConnection, connect
 
 _ENTRY = "compactor.spark_tables.keeper"
-_STARTED: list[
-    subprocess.Popen[bytes]
-] = []  #: keepers outlive the process that starts them, so it never waits for them
 #: Requests that need the keeper that took an earlier request: a new keeper does not have the transaction.
 _LATER = (
     *(CheckSnapshot, Release, ReadersOf, Active, CommitWrite, CommitInserts, AbortWrite, AbortStream),
@@ -151,17 +148,9 @@ class Keeper:
         """Starts the keeper and waits until it listens. Its own session protects it from signals to Spark's Python."""
         reading, writing = os.pipe()
         arguments = [str(self._application.pid), str(self._folder.path.parent), str(writing)]
-        with self._folder.open_log() as log:
-            started = subprocess.Popen(
-                [sys.executable, "-m", _ENTRY, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=_keeper_environment(),
-                pass_fds=[writing],
-                start_new_session=True,
-            )
-        _STARTED.append(started)
+        self._folder.open_log().close()  # it is ours alone from its first line
+        command = [sys.executable, "-m", _ENTRY, *arguments]
+        driver_processes.start(command, _keeper_environment(), self._folder.log, inherits=[writing])
         os.close(writing)
         with open(reading, "rb") as pipe:
             if pipe.read(1) != b"1":
