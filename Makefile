@@ -12,9 +12,27 @@ DEBIAN_PACKAGES := postgresql maven zookeeper docker-compose chromium libatomic1
 FURTHER_PACKAGES := mariadb-server gcc libc6-dev
 FURTHER_PACKAGES += prometheus libkrb5-dev krb5-kdc krb5-admin-server krb5-user faketime curl
 
+# The parts of `make test-all`, each at most 40 minutes on two cores. Together they are every test.
+TESTS_unit := tests/unit tests/conformance tests/security ## every module alone; hostile content
+TESTS_model := tests/model ## generated stories and histories against plain tables
+TESTS_databases := tests/contract ## SQLite, PostgreSQL, MariaDB
+TESTS_crash := tests/crash ## a process killed at each step
+TESTS_roles := tests/integration/roles tests/integration/cli tests/integration/bad_input tests/integration/locks
+TESTS_roles += tests/integration/rewrite tests/integration/tables tests/integration/test_programs_after_a_restore.py ## several layers at once
+TESTS_storage := tests/storage ## HDFS, S3, Azure, Google
+TESTS_judges := tests/judges tests/torture ## readers that share no code with us; damaged files, little memory
+TESTS_airflow := tests/integration/airflow tests/integration/page ## a whole Airflow; the page in a browser
+TESTS_spark := tests/integration/spark tests/integration/tables_for_spark ## clusters of Spark 4 and 3.5; hive_acid
+TESTS_cluster := tests/cluster ## YARN, Kerberos, the schemas of Kubernetes
+TESTS_live := tests/live ## Hive 3.1, 4.1 and 4.2, Trino
+TESTS_packaging := tests/packaging ## the wheel with each extra
+$(if $(PART),$(if $(TESTS_$(PART)),,$(error PART=$(PART) is no part of make test-all: make lists the parts)))
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo 'The parts of make test-all:'
+	@awk '/^TESTS_.* ## / {part = substr($$1, 7); sub(/.* ## /, ""); printf "  PART=%-9s %s\n", part, $$0}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: ## make .venv with everything in it (no root, may be run again)
@@ -34,8 +52,8 @@ test: setup packages lint ## setup, missing Debian packages, lint and the tests 
 
 .PHONY: test-all
 test-all: DEBIAN_PACKAGES += $(FURTHER_PACKAGES)
-test-all: setup packages lint ## the same and all other tests: live Hive and Trino (not with LIVE=0), wheel, Spark, Airflow
-	@. tools/environment; exec env WHOLE=1 python -m pytest -n 2
+test-all: setup packages lint ## these and all others, with live Hive and Trino (not with LIVE=0); PART=spark runs one part
+	@. tools/environment; exec env WHOLE=1 python -m pytest -n 2 $(TESTS_$(PART))
 
 .PHONY: packages
 packages:

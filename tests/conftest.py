@@ -47,7 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 #: What shares a server, a cluster or Airflow's database with others: tests whose scope is the same run one after the
 #: other in one worker. The first pattern that matches a test's id names its scope, and scopes begin in this order: the
-#: longest first, so that they overlap with what is short. Any other file is a scope of its own.
+#: longest first, so that they overlap with what is short. Any other file is a scope of its own, or each of its tests is
+#: where one takes minutes in `make test-all`.
 _SCOPES = tuple(
     (re.compile(pattern), scope)
     for pattern, scope in (
@@ -59,6 +60,7 @@ _SCOPES = tuple(
         (r"tests/contract/.*\[.*(mariadb|mysql)", "contract: MariaDB"),
         (r"tests/contract/.*\[.*postgres", "contract: PostgreSQL"),
         (r"tests/contract/test_history\.py", "contract: PostgreSQL"),
+        (r"tests/crash/.*\[hive3", "crash: PostgreSQL"),
         (r"tests/storage/.*(\[.*(hdfs|httpfs)|_data_node_)|tests/storage/test_hdfs", "storage: HDFS"),
         (r"tests/storage/(test_abfs|.*\[.*abfs)", "storage: Azure"),
         (r"tests/storage/.*\[.*\bgs\b", "storage: Google"),
@@ -73,6 +75,8 @@ _SCOPES = tuple(
         (r"tests/unit/demo/test_tables", "demo"),
     )
 )
+
+_LONG = re.compile(r"tests/(crash|model|packaging|torture)/")
 
 _WHOLE_MARK = "what is marked whole, and the servers of WHOLE_IDS"
 #: A real Hive and a real Trino beside us, and environments that pip fills.
@@ -119,7 +123,8 @@ def _is_whole(item: pytest.Item) -> bool:
 
 @cache
 def _scope(nodeid: str) -> str:
-    return next((scope for pattern, scope in _SCOPES if pattern.match(nodeid)), nodeid.partition("::")[0])
+    alone = nodeid if _LONG.match(nodeid) else nodeid.partition("::")[0]
+    return next((scope for pattern, scope in _SCOPES if pattern.match(nodeid)), alone)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

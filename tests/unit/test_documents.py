@@ -87,6 +87,17 @@ def test_make_alone_lists_its_targets() -> None:
     ]
 
 
+def test_the_parts_of_test_all_are_every_test_once() -> None:
+    lines = re.findall(r"^TESTS_(\w+) :?\+?= (.*?)(?: ##.*)?$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    parts = [(part, ROOT / path) for part, paths in lines for path in paths.split()]
+    assert [path for _, path in parts if not path.exists()] == []
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if "fixtures" not in path.parts]
+    assert [test for test in tests if sum(test.is_relative_to(path) for _, path in parts) != 1] == []
+    contributing = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(\w+)` \| ((?:`tests/[\w/.]+`(?:, )?)+) \|", contributing, re.MULTILINE)
+    assert [(part, ROOT / path) for part, paths in listed for path in re.findall("`([^`]+)`", paths)] == parts
+
+
 def test_the_runbook_has_a_remedy_for_every_kind_of_error() -> None:
     classes = re.findall(r"^class (\w+)\(", (ROOT / "compactor/base/errors.py").read_text("utf-8"), re.MULTILINE)
     headings = re.findall(r"^## (\w+)$", (ROOT / "docs/runbook.md").read_text("utf-8"), re.MULTILINE)
