@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import re
 from contextlib import AbstractContextManager
 from typing import Protocol
 from urllib.parse import unquote
@@ -11,7 +13,64 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
 from compactor.base.redaction import find_secrets, redact
-from compactor.database.trouble import Trouble
+
+
+class Trouble(enum.Enum):
+    """Kinds of errors."""
+
+    BUSY = "busy"  #: rolled back in favour of another transaction, or blocked by a lock: repeat the transaction
+    LOST = "lost"  #: no connection, or it broke: repeat the transaction unless it was committing
+    DENIED = "denied"
+    MISSING = "missing"
+    BUG = "bug"  #: a broken constraint or a wrong statement, which is our fault
+    OTHER = "other"
+
+    @property
+    def advice(self) -> str:
+        """Advice to append to the database's own message."""
+        return _ADVICE.get(self, "")
+
+
+_ADVICE = {
+    Trouble.DENIED: "; grant this user what is missing, or use mode observe, which only reads",
+    Trouble.MISSING: "; the schema is not the one that VERSION names, or another one comes first on the search path",
+}
+
+
+#: Messages of the Kerberos library in errors of PostgreSQL, and the advice for each.
+_LOG_IN = {
+    "No Kerberos credentials available": "log in with kinit as this user, or name a keytab in KRB5_CLIENT_KTNAME",
+    "Ticket expired": "log in again with kinit; a keytab in KRB5_CLIENT_KTNAME logs in automatically",
+    "Clock skew too great": "set the clocks of this machine, the KDC and the database by NTP",
+    "not found in Kerberos database": "host must be as in the server's principal, postgres/HOST (else krbsrvname)",
+    "Cannot contact any KDC": "check kdc of this realm in krb5.conf",
+    "GSSAPI authentication failed for user": "pg_hba.conf or pg_ident.conf does not map this principal to the URL's user",
+}
+
+
+def log_in_advice(message: str) -> str:
+    """Returns advice on a failed log-in by Kerberos; an empty text for other messages."""
+    return next((f"; {advice}" for text, advice in _LOG_IN.items() if text in message), "")
+
+
+class Retryable:
+    """Patterns of a site's own errors that are worth another try (``hive.txn.retryable.sqlex.regex``)."""
+
+    def __init__(self, patterns: str = "") -> None:
+        """Splits ``patterns`` at commas that are not followed by a blank, as Hive does."""
+        self._patterns = tuple(re.compile(pattern) for pattern in re.split(r",(?=\S)", patterns) if pattern)
+
+    def matches(self, error: DBAPIError) -> bool:
+        """Returns true if a pattern matches the message, the SQLSTATE, or the text that Hive builds from both."""
+        if not self._patterns:
+            return False
+        original = error.orig
+        args: tuple[object, ...] = getattr(original, "args", ())
+        code = args[0] if args and isinstance(args[0], int) else 0
+        message = str(args[-1] if code else original)
+        state = str(getattr(original, "sqlstate", None) or "")
+        texts = (message, state, f"{message} (SQLState={state}, ErrorCode={code})")
+        return any(pattern.search(text) for pattern in self._patterns for text in texts)
 
 
 class Backend(Protocol):

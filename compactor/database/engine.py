@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import time
@@ -9,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.engine import URL, make_url
@@ -17,13 +18,38 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, Timeou
 
 from compactor.base.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
 from compactor.base.redaction import HIDDEN
-from compactor.database.backend import Backend, masked, secrets_of
-from compactor.database.mysql import MySQLBackend
-from compactor.database.postgres import PostgresBackend
-from compactor.database.prepared import send_text
-from compactor.database.retry import ATTEMPTS, PAUSE_SECONDS
+from compactor.database.backend import Backend, Retryable, Trouble, log_in_advice, masked, secrets_of
+from compactor.database.servers import MySQLBackend, PostgresBackend
 from compactor.database.sqlite import SqliteBackend
-from compactor.database.trouble import Retryable, Trouble, log_in_advice
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+ATTEMPTS = 3  #: attempts to begin a transaction; in each the driver waits for a lock or a connection
+PAUSE_SECONDS = 0.2  #: the first pause; each further one is longer by the same time
+
+BODY_ATTEMPTS = 10  #: ``hive.hmshandler.retry.attempts``
+BODY_PAUSE_SECONDS = 0.05
+
+
+def retried(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Repeats ``method``, which is one whole transaction, if the database rolled it back in favour of another.
+
+    A failed commit raises CommitUnknown and is never repeated, because only the database knows what happened.
+    """
+
+    @functools.wraps(method)
+    def repeated(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        for attempt in range(1, BODY_ATTEMPTS):
+            try:
+                return method(*args, **kwargs)
+            except TryAgain as error:
+                _log.info("%s is repeated: %s", method.__qualname__, error, extra={"attempt": attempt})
+                time.sleep(BODY_PAUSE_SECONDS * attempt)
+        return method(*args, **kwargs)
+
+    return repeated
+
 
 _log = logging.getLogger(__name__)
 
@@ -241,7 +267,7 @@ class _Beginning:
     def __call__(self, conn: Connection) -> None:
         writes = conn.get_execution_options().get(_WRITES, True)
         for statement in self._backend.begin_write if writes else self._backend.begin_read:
-            send_text(conn, statement)
+            conn.exec_driver_sql(statement)
 
 
 def open_database(url: str, *, read_only: bool = False, retryable: str = "") -> Database:

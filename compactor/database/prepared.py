@@ -1,16 +1,16 @@
-"""Frequent statements, compiled once and sent by the driver's own cursor.
+"""Statements: compiled once and sent as text, in parts of long lists, or under a savepoint.
 
-With a local server SQLAlchemy takes longer over such a statement than the server does. Compiling checks that SQLAlchemy
-would not convert any value or row. If something listens to an engine's statements, as tracing does, SQLAlchemy sends
-them.
+With a local server SQLAlchemy takes longer to compile and convert a frequent statement than the server takes to run it.
+``_form`` checks that no value or row needs a conversion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Dialect, Executable, Select
 from sqlalchemy.exc import DBAPIError
@@ -42,13 +42,9 @@ def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> 
     Raises:
         DBAPIError: as SQLAlchemy raises it.
     """
-    if conn.engine.dispatch.before_cursor_execute:
-        return _send_by_sqlalchemy(conn, statement, values)
     form = _form(statement, conn.dialect, tuple(values))
-    with _Cursor(conn, form.text) as cursor:
-        cursor.execute(form.text, form.arguments(values))
-        rows = cursor.fetchall() if cursor.description is not None else ()
-        return Answer(rows, cursor.rowcount, form.names)
+    result = conn.exec_driver_sql(form.text, form.arguments(values))
+    return Answer(result.all() if result.returns_rows else (), result.rowcount, form.names)
 
 
 def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
@@ -64,62 +60,8 @@ def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str
     """
     if len(rows) < 2:
         return send(conn, statement, rows[0]).count if rows else 0
-    if conn.engine.dispatch.before_cursor_execute:
-        return conn.execute(statement, [dict(row) for row in rows]).rowcount
     form = _form(statement, conn.dialect, tuple(rows[0]))
-    with _Cursor(conn, form.text) as cursor:
-        cursor.executemany(form.text, [form.arguments(row) for row in rows])
-        return int(cursor.rowcount)
-
-
-def send_text(conn: Connection, text: str) -> None:
-    """Sends a statement in the database's own SQL that has no parameters and no answer.
-
-    Raises:
-        DBAPIError: as SQLAlchemy raises it.
-    """
-    if conn.engine.dispatch.before_cursor_execute:
-        conn.exec_driver_sql(text)
-        return
-    with _Cursor(conn, text) as cursor:
-        cursor.execute(text)
-
-
-class _Cursor:
-    """Yields a cursor of the driver, and raises its errors as SQLAlchemy would."""
-
-    def __init__(self, conn: Connection, text: str) -> None:
-        self._conn = conn
-        self._text = text
-
-    def __enter__(self) -> Any:
-        self._cursor = self._conn.connection.cursor()
-        return self._cursor
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        dialect = self._conn.dialect
-        if error is None:
-            self._cursor.close()
-        elif isinstance(error, dialect.loaded_dbapi.Error):
-            raw = self._conn.connection.dbapi_connection
-            lost = dialect.is_disconnect(error, raw, self._cursor)
-            if lost:
-                self._conn.invalidate(error)
-            raise DBAPIError.instance(
-                self._text,
-                None,
-                error,
-                dialect.loaded_dbapi.Error,
-                connection_invalidated=lost,
-                dialect=dialect,
-            ) from error
-
-
-def _send_by_sqlalchemy(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Answer:
-    result = conn.execute(statement, dict(values))
-    if not result.returns_rows:
-        return Answer((), result.rowcount)
-    return Answer([tuple(row) for row in result.all()], result.rowcount, tuple(result.keys()))
+    return conn.exec_driver_sql(form.text, [form.arguments(row) for row in rows]).rowcount
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +76,7 @@ class _Form:
     def arguments(self, values: Mapping[str, Any]) -> Any:
         if self.order is None:
             return {**self.fixed, **values}
-        return [values[name] if name in values else self.fixed[name] for name in self.order]
+        return tuple(values[name] if name in values else self.fixed[name] for name in self.order)
 
 
 @lru_cache(maxsize=256)
@@ -153,3 +95,31 @@ def _form(statement: Executable, dialect: Dialect, parameters: tuple[str, ...]) 
         order=list(compiled.positiontup or ()) if compiled.positional else None,
         names=[column.key for column in columns],
     )
+
+
+_T = TypeVar("_T")
+
+
+def in_parts(values: Sequence[_T], count: int) -> Iterator[Sequence[_T]]:
+    """Yields ``values`` in in_parts of at most ``count``."""
+    for start in range(0, len(values), count):
+        yield values[start : start + count]
+
+
+@contextmanager
+def savepoint(conn: Connection, name: str, on_failure: Callable[[Exception], object]) -> Iterator[None]:
+    """Runs the body under a savepoint; if it fails, undoes only its changes and passes the error to ``on_failure``.
+
+    Raises:
+        DBAPIError: the connection is lost, or the database has undone the whole transaction.
+    """
+    conn.exec_driver_sql(f"SAVEPOINT {name}")
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, DBAPIError) and error.connection_invalidated:
+            raise
+        conn.exec_driver_sql(f"ROLLBACK TO SAVEPOINT {name}")  # fails if the database has undone everything
+        on_failure(error)
+    else:
+        conn.exec_driver_sql(f"RELEASE SAVEPOINT {name}")

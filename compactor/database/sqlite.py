@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy import Engine, NullPool, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, ProgrammingError
 
-from compactor.database.trouble import Trouble
+from compactor.database.backend import Trouble
 
 BUSY_TIMEOUT_SECONDS = 60.0
 _POOL_SIZE = 5  #: connections of a process that stay open

@@ -11,8 +11,7 @@ from contextlib import suppress
 from sqlalchemy import delete, insert, select
 
 from compactor.base.errors import DatabaseUnavailable
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.metastore.mutex import PREFIX
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import AUX_TABLE

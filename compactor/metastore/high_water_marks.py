@@ -16,8 +16,7 @@ from compactor.acid import txn_states
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.mark_comparison import KEPT_TOKENS, Marks, MarkToken, Present, TableMark
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.metastore.catalog.locations import in_catalog
 from compactor.metastore.mutex import PREFIX
 from compactor.metastore.schema.dialect import Dialect

@@ -11,8 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, dele
 from compactor.acid import txn_states
 from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
     COMPLETED_COMPACTIONS,

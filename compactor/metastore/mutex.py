@@ -17,8 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
 from compactor.base.errors import LockNotGranted, LostClaim
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import AUX_TABLE

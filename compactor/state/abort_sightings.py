@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from sqlalchemy import delete, insert, select
 
 from compactor.base.ids import TxnId
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.state.state_tables import ABORTS, lock_state
 
 _A = ABORTS.c

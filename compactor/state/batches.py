@@ -16,8 +16,7 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from compactor.base.errors import LostClaim, NotFound, Refused
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.state.residents import idle_resident
 from compactor.state.state_tables import BATCH_ENTRIES, BATCHES, lock_state
 

@@ -11,8 +11,7 @@ from sqlalchemy import RowMapping, delete, insert, select
 
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.state.state_tables import CONDITIONS, DECISIONS
 
 _D, _C = DECISIONS.c, CONDITIONS.c

@@ -8,9 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from compactor.database.engine import Database
-from compactor.database.parts import parts
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
+from compactor.database.prepared import in_parts
 from compactor.state.state_tables import ENTRIES, lock_state
 
 _E = ENTRIES.c
@@ -68,11 +67,11 @@ class KeptColumns:
 
     def _get(self, conn: Connection, ids: Collection[int]) -> dict[int, dict[str, Any]]:
         kept: dict[int, dict[str, Any]] = {}
-        for batch in parts(list(ids), _AT_ONCE):
+        for batch in in_parts(list(ids), _AT_ONCE):
             query = select(_E.ENTRY_ID, _E.KEPT).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(batch))
             kept |= {row.ENTRY_ID: json.loads(row.KEPT) for row in conn.execute(query)}
         return kept
 
     def _forget(self, conn: Connection, ids: Collection[int]) -> None:
-        for batch in parts(list(ids), _AT_ONCE):
+        for batch in in_parts(list(ids), _AT_ONCE):
             conn.execute(delete(ENTRIES).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(batch)))

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, insert, select
 
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.state.state_tables import OVERRIDES, lock_state
 
 _O = OVERRIDES.c

@@ -8,8 +8,7 @@ from sqlalchemy import delete, insert, select
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.state.state_tables import QUARANTINES, lock_state
 
 _Q = QUARANTINES.c

@@ -11,9 +11,8 @@ from typing import NamedTuple
 from sqlalchemy import delete, func, insert, select
 
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.parts import parts
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
+from compactor.database.prepared import in_parts
 from compactor.state.state_tables import READS, lock_state
 
 _R = READS.c
@@ -67,7 +66,7 @@ class Reads:
         new = {read.key: read for read in reads}
         with self._database.write() as conn:
             lock_state(conn)
-            for keys in parts(list(new), _AT_ONCE):
+            for keys in in_parts(list(new), _AT_ONCE):
                 known = conn.execute(select(_R.READ_KEY).where(_R.METASTORE == metastore, _R.READ_KEY.in_(keys)))
                 for key in known.scalars().all():
                     del new[key]

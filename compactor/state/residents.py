@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.state.state_tables import BATCHES, RESIDENTS, lock_state
 
 _B, _R = BATCHES.c, RESIDENTS.c

@@ -12,9 +12,8 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.parts import parts
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
+from compactor.database.prepared import in_parts
 from compactor.state.state_tables import RUNS
 
 _R = RUNS.c
@@ -160,7 +159,7 @@ class Runs:
         """Returns the newest run of each of these tables and partitions that Compactor has compacted."""
         newest_runs: dict[Entity, Run] = {}
         with self._database.read() as conn:
-            for batch in parts(list(dict.fromkeys(entities)), _AT_ONCE):
+            for batch in in_parts(list(dict.fromkeys(entities)), _AT_ONCE):
                 newest = select(func.max(_R.RUN_ID)).where(_R.METASTORE == metastore, or_(*map(_is_of, batch)))
                 newest = newest.group_by(_R.DB_NAME, _R.TABLE_NAME, _R.PART_NAME)
                 ids = conn.execute(newest).scalars().all()

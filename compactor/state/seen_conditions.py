@@ -29,9 +29,8 @@ from compactor.compaction.decision_reuse import Basis, StoredDecision
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.parts import parts
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
+from compactor.database.prepared import in_parts
 from compactor.state.state_tables import CONDITIONS, lock_state
 
 _C = CONDITIONS.c
@@ -145,7 +144,7 @@ class Conditions:
         gone_keys = [entity_key(entity) for entity in gone]
         with self._database.write() as conn:
             lock_state(conn)
-            for keys in parts([*rows, *gone_keys], _AT_ONCE):
+            for keys in in_parts([*rows, *gone_keys], _AT_ONCE):
                 kept = self._known(conn, metastore, [key for key in keys if key in rows and not rows[key].condition])
                 conn.execute(delete(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(keys)))
                 values = [
@@ -293,7 +292,7 @@ class Conditions:
 
     def _known(self, conn: Connection, metastore: str, keys: Sequence[str]) -> dict[str, Seen]:
         rows: dict[str, Seen] = {}
-        for batch in parts(keys, _AT_ONCE):
+        for batch in in_parts(keys, _AT_ONCE):
             query = select(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(batch))
             rows |= {row["ENTITY_KEY"]: _seen(row) for row in conn.execute(query).mappings()}
         return rows

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import insert, select
 
 from compactor.base.ids import TxnId
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.state.state_tables import SIGHTINGS, lock_state
 
 _S = SIGHTINGS.c

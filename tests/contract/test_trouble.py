@@ -17,8 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from compactor.base.errors import CommitUnknown, DatabaseUnavailable, TryAgain
 from compactor.base.ids import TxnId
-from compactor.database.engine import Database, open_database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, open_database, retried
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from tests.support import servers

@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: What must import with an extra, and could not without it. Installed one after the other into one environment, as
 #: extras may be combined; that core alone is enough for core is seen before any of them.
 EXTRAS = {
-    "postgres": ("psycopg", "compactor.database.postgres"),
-    "mysql": ("pymysql", "compactor.database.mysql"),
+    "postgres": ("psycopg", "compactor.database.servers"),
+    "mysql": ("pymysql", "compactor.database.servers"),
     "zookeeper": ("kazoo", "compactor.metastore.locks.zookeeper"),
     "jceks": ("cryptography", "compactor.settings.credential_store"),
     "hdfs": ("requests", "compactor.storage.hdfs"),

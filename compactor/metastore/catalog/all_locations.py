@@ -15,7 +15,7 @@ from sqlalchemy import false as nothing
 from sqlalchemy import true as everything
 
 from compactor.database.engine import Database
-from compactor.database.parts import parts
+from compactor.database.prepared import in_parts
 from compactor.metastore.catalog.values import VIEW, is_true
 from compactor.metastore.schema.tables import CATALOG, DBS, PARTITIONS, SDS, TABLE_PARAMS, TBLS
 
@@ -101,7 +101,7 @@ class Grounds:
     ) -> Iterator[PartitionGround]:
         """Yields the partitions of these tables (TBL_IDs); with ``spellings``, only if their location has one of them."""
         where = everything() if spellings is None else _has_spelling(spellings)
-        for batch in parts(sorted(tables), _AT_ONCE):
+        for batch in in_parts(sorted(tables), _AT_ONCE):
             yield from self._rows(_partitions().where(PARTITIONS.c.TBL_ID.in_(batch), where))
 
     def partitions(self) -> Iterator[PartitionGround]:

@@ -14,8 +14,7 @@ from compactor.acid import partition_names
 from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.metastore.catalog.dependents import DependentRows
 from compactor.metastore.catalog.new_partitions import NewPartition, draw_ids, insert_partition
 from compactor.metastore.catalog.read import Catalog, database_id, partitions_of

@@ -18,8 +18,7 @@ from compactor.acid.partition_names import part_values
 from compactor.base.errors import NotFound, Refused
 from compactor.base.ids import WriteId
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.sequences import draw

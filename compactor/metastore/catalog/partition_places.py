@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select, tuple_
 
 from compactor.database.engine import Database
-from compactor.database.parts import parts
+from compactor.database.prepared import in_parts
 from compactor.metastore.catalog.values import PartitionPlace
 from compactor.metastore.schema.tables import PARTITIONS, SDS, SORT_COLS
 
@@ -32,8 +32,8 @@ class PartitionPlaces:
             {table: len(names) for table, names in names_by_table.items() if len(names) > _FEW}
         )
         pairs = [(table, name) for table, names in names_by_table.items() if table not in whole for name in names]
-        where = [_P.TBL_ID.in_(batch) for batch in parts(list(whole), _AT_ONCE)]
-        where += [tuple_(_P.TBL_ID, _P.PART_NAME).in_(named) for named in parts(pairs, _AT_ONCE)]
+        where = [_P.TBL_ID.in_(batch) for batch in in_parts(list(whole), _AT_ONCE)]
+        where += [tuple_(_P.TBL_ID, _P.PART_NAME).in_(named) for named in in_parts(pairs, _AT_ONCE)]
         for condition in where:
             self._read(condition, names_by_table, places)
         return places
@@ -43,7 +43,7 @@ class PartitionPlaces:
         whole: set[int] = set()
         counts = select(_P.TBL_ID, func.count().label("n")).group_by(_P.TBL_ID)
         with self._database.read() as conn:
-            for batch in parts(list(name_counts), _AT_ONCE):
+            for batch in in_parts(list(name_counts), _AT_ONCE):
                 rows = conn.execute(counts.where(_P.TBL_ID.in_(batch)))
                 whole.update(row.TBL_ID for row in rows if row.n <= _SHARE * name_counts[row.TBL_ID])
         return whole

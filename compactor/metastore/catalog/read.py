@@ -14,7 +14,7 @@ from sqlalchemy import Table as SqlTable
 from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
-from compactor.database.parts import parts
+from compactor.database.prepared import in_parts
 from compactor.metastore.catalog.locations import in_catalog, place_of, places_by_id
 from compactor.metastore.catalog.values import VIEW, Column, Partition, StorageFormat, Table
 from compactor.metastore.schema.tables import (
@@ -155,7 +155,7 @@ class Catalog:
             PARTITIONS.c.TBL_ID, PARTITIONS.c.PART_NAME
         )
         with self._database.read() as conn:
-            for batch in parts(list(by_table), _AT_ONCE):
+            for batch in in_parts(list(by_table), _AT_ONCE):
                 for row in conn.execute(query.where(PARTITIONS.c.TBL_ID.in_(batch))):
                     by_table[row.TBL_ID].append(row.PART_NAME)
         return by_table
@@ -352,8 +352,8 @@ def _ordered(child: SqlTable, key: str, owners: Any, *columns: str) -> Any:
 
 def _parse_plain_values(table: Table, text: str) -> tuple[str, ...] | None:
     """Parses ``k=v,k=v`` or ``k=v/k=v`` into values in the order of the keys; values may hold any character."""
-    parts = (f"{re.escape(key.name)}=(.*)" for key in table.partition_keys)
-    match = re.fullmatch(r"\s*[,/]\s*".join(parts), text.strip(), re.IGNORECASE | re.DOTALL)
+    in_parts = (f"{re.escape(key.name)}=(.*)" for key in table.partition_keys)
+    match = re.fullmatch(r"\s*[,/]\s*".join(in_parts), text.strip(), re.IGNORECASE | re.DOTALL)
     if match is None:
         return None
     return tuple(_unquote(value) for value in match.groups())

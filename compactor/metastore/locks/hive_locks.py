@@ -13,9 +13,8 @@ from compactor.base.errors import LockNotGranted, NotFound, Refused
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
+from compactor.database.engine import Database, retried
 from compactor.database.prepared import send, send_all
-from compactor.database.retry import retried
 from compactor.locking.lock_requests import LockRequest, sorted_requests
 from compactor.locking.lock_types import LockType, conflicts, overlap
 from compactor.metastore.locks.lock_rows import (

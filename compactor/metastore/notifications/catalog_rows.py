@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, Row, Select, select
 from sqlalchemy import Table as SqlTable
 
-from compactor.database.parts import parts
+from compactor.database.prepared import in_parts
 from compactor.metastore.notifications.notification_tables import SD_PARAMS
 from compactor.metastore.notifications.objects import (
     FieldSchema,
@@ -69,7 +69,7 @@ def read_table(conn: Connection, database: str, name: str) -> TableObject | None
 def read_partitions(conn: Connection, table: TableObject, names: Collection[str]) -> dict[str, PartitionObject]:
     """Returns the existing partitions of ``table`` with these stored names, by name."""
     partitions: dict[str, PartitionObject] = {}
-    for batch in parts(sorted(names), _AT_ONCE):
+    for batch in in_parts(sorted(names), _AT_ONCE):
         query = select(PARTITIONS).where(PARTITIONS.c.TBL_ID == table.id, PARTITIONS.c.PART_NAME.in_(batch))
         partitions |= {part.name: part for part in _partitions(conn, table, conn.execute(query).all())}
     return partitions

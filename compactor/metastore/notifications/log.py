@@ -12,7 +12,7 @@ from typing import TypeAlias
 from sqlalchemy import Connection, insert, inspect, select, update
 
 from compactor.database.clock import now_ms
-from compactor.database.savepoint import savepoint
+from compactor.database.prepared import savepoint
 from compactor.metastore.notifications.events import MESSAGE_FORMAT, Event
 from compactor.metastore.notifications.notification_tables import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
 from compactor.metastore.notifications.write_events import CommitNews, Write, read_news

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
-from compactor.database.parts import parts
+from compactor.database.prepared import in_parts
 from compactor.metastore.notifications import events
 from compactor.metastore.notifications.events import Event
 from compactor.metastore.notifications.log import EventMaker
@@ -111,7 +111,7 @@ def _write_ids(conn: Connection, txns: Collection[TxnId]) -> defaultdict[TxnId, 
     """Returns the write IDs of ``txns`` with their database and table, sorted by these names."""
     columns = TXN_TO_WRITE_ID.c
     write_ids: defaultdict[TxnId, list[tuple[str, str, WriteId]]] = defaultdict(list)
-    for batch in parts(sorted(txns), _AT_ONCE):
+    for batch in in_parts(sorted(txns), _AT_ONCE):
         query = select(TXN_TO_WRITE_ID).where(columns.T2W_TXNID.in_(batch))
         for row in conn.execute(query.order_by(columns.T2W_TXNID, columns.T2W_DATABASE, columns.T2W_TABLE)):
             write_ids[TxnId(row.T2W_TXNID)].append((row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID)))

@@ -24,8 +24,8 @@ from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
+from compactor.database.engine import retried
 from compactor.database.prepared import send_all
-from compactor.database.retry import retried
 from compactor.metastore.queue.queue_rows import CQ, KNOWN_QUEUED, history_row
 from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.tables import (

@@ -17,7 +17,7 @@ from compactor.base.ids import TxnId
 from compactor.compaction import states
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.database.retry import retried
+from compactor.database.engine import retried
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.transaction_events import on_abort
 from compactor.metastore.queue.queue_table import QueueTable

@@ -21,8 +21,7 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.metastore.catalog.all_locations import Grounds
 from compactor.metastore.catalog.locations import must_be_same_place
 from compactor.metastore.catalog.read import Catalog

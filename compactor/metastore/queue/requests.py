@@ -19,7 +19,7 @@ from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
-from compactor.database.retry import retried
+from compactor.database.engine import retried
 from compactor.metastore.mutex import lock_scheduler
 from compactor.metastore.queue import properties_text
 from compactor.metastore.queue.queue_rows import CQ

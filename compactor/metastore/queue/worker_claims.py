@@ -22,8 +22,8 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
+from compactor.database.engine import retried
 from compactor.database.prepared import send, send_all
-from compactor.database.retry import retried
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.queue_rows import CQ, KNOWN_QUEUED
 from compactor.metastore.queue.queue_table import QueueTable, must_be_open, must_be_ours

@@ -9,8 +9,7 @@ from sqlalchemy import Connection, Select, bindparam, func, select
 
 from compactor.acid import txn_states
 from compactor.base.ids import TxnId, WriteId
-from compactor.database.parts import parts
-from compactor.database.prepared import send
+from compactor.database.prepared import in_parts, send
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, TXN_COMPONENTS, TXN_TO_WRITE_ID, TXNS
 from compactor.metastore.statistics.commit_statistics import Subject
@@ -37,7 +36,7 @@ def without_other_writers(conn: Connection, dialect: Dialect, subjects: Sequence
     """
     own = {subject.txn for subject in subjects}
     quiet: list[Subject] = []
-    for batch in parts(subjects, AT_ONCE):
+    for batch in in_parts(subjects, AT_ONCE):
         committed = _Writes(dialect, _committed(conn, dialect, batch))
         writing = _Writes(dialect, [write for write in _open(conn, batch) if write.txn not in own])
         quiet += [
@@ -81,7 +80,7 @@ def _committed(conn: Connection, dialect: Dialect, subjects: Sequence[Subject]) 
     names = {
         name for subject in subjects if subject.partition_id is not None for name in _partition_names(dialect, subject)
     }
-    for batch in parts(sorted(names), _NAMES):
+    for batch in in_parts(sorted(names), _NAMES):
         values = {**_table_values(subjects, _CTC), **values_among(_CTC.CTC_PARTITION, batch, _NAMES), "lowest": lowest}
         writes += [_Write(*row) for row in send(conn, _COMMITTED_IN_PARTITIONS, values).rows]
     if any(subject.partition_id is None for subject in subjects):

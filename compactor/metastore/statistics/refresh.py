@@ -16,7 +16,7 @@ from sqlalchemy import Connection, inspect
 from compactor.base.ids import WriteId
 from compactor.base.steps import Step, reach
 from compactor.database.clock import now_ms
-from compactor.database.savepoint import savepoint
+from compactor.database.prepared import savepoint
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.statistics import subjects as rows
 from compactor.metastore.statistics.changed_statistics import Changes, find_changes

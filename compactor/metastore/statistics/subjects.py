@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Connection, Table, bindparam, insert, literal, select, update
 
 from compactor.base.ids import WriteId
-from compactor.database.parts import parts
-from compactor.database.prepared import send, send_all
+from compactor.database.prepared import in_parts, send, send_all
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
 from compactor.metastore.statistics.changed_statistics import PARAMETERS
@@ -57,7 +56,7 @@ class Subjects:
     def lock(self, conn: Connection, ids: Iterable[int]) -> dict[int, WriteId]:
         """Locks the rows that nobody else has locked; returns the write IDs of their statistics by id."""
         write_ids: dict[int, WriteId] = {}
-        for batch in parts(sorted(ids), AT_ONCE):
+        for batch in in_parts(sorted(ids), AT_ONCE):
             for number, write_id in send(conn, self._unlocked, values_among(self._id, batch)).rows:
                 write_ids[number] = WriteId(write_id or 0)
         return write_ids
@@ -68,10 +67,10 @@ class Subjects:
         """Returns the statistics of the locked rows, by id; those of columns only for ``with_columns``."""
         parameters: defaultdict[int, dict[str, str]] = defaultdict(dict)
         columns: defaultdict[int, list[StoredColumn]] = defaultdict(list)
-        for batch in parts(sorted(write_ids), AT_ONCE):
+        for batch in in_parts(sorted(write_ids), AT_ONCE):
             for number, key, value in send(conn, self._parameters, values_among(self._parameter_id, batch)).rows:
                 parameters[number][key] = value or ""
-        for batch in parts(sorted(with_columns), AT_ONCE):
+        for batch in in_parts(sorted(with_columns), AT_ONCE):
             for row in send(conn, self._columns, values_among(self._owner_id, batch)).rows:
                 columns[row[1]].append(_column(row))
         return {

@@ -7,8 +7,7 @@ from sqlalchemy import insert, select, update
 from compactor.acid import txn_states
 from compactor.base.ids import TxnId, WriteId
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID

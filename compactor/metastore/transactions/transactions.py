@@ -13,8 +13,7 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.base.errors import NotFound, Refused, TryAgain
 from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
 from compactor.metastore.notifications import transaction_events
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.write_events import CommitNews, Write

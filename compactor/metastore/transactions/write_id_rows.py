@@ -12,10 +12,8 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.database.engine import Database
-from compactor.database.parts import parts
-from compactor.database.prepared import send, send_all
-from compactor.database.retry import retried
+from compactor.database.engine import Database, retried
+from compactor.database.prepared import in_parts, send, send_all
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.transaction_events import on_allocation, on_allocations
 from compactor.metastore.schema.dialect import Dialect
@@ -256,7 +254,7 @@ class WriteIds:
         with self._database.read() as conn:
             return [
                 (TxnId(row.T2W_TXNID), row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID))
-                for batch in parts(sorted(txns), _AT_ONCE)
+                for batch in in_parts(sorted(txns), _AT_ONCE)
                 for row in conn.execute(select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(batch)))
             ]
 

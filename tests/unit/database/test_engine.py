@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,8 +18,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
-from compactor.base.errors import BadSetting, DatabaseUnavailable, NotSupported
-from compactor.database.engine import Database, open_database
+from compactor.base.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
+from compactor.database.engine import BODY_ATTEMPTS, BODY_PAUSE_SECONDS, Database, open_database, retried
 from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
@@ -319,3 +320,54 @@ def test_a_malformed_url_is_never_repeated() -> None:
 def test_a_database_in_memory_is_refused(url: str) -> None:
     with pytest.raises(NotSupported, match="name a file"):
         open_database(url)
+
+
+class Body:
+    """Fails with each of ``errors`` in turn, then returns what it got."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    @retried
+    def run(self, value: int, *, more: int = 0) -> int:
+        """As documented."""
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return value + more
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    return pauses
+
+
+def test_what_works_runs_once(slept: list[float]) -> None:
+    body = Body()
+    assert (body.run(1, more=2), body.calls, slept) == (3, 1, [])
+    assert (body.run.__name__, Body.run.__doc__) == ("run", "As documented.")
+
+
+def test_what_was_rolled_back_is_done_again_after_longer_and_longer_pauses(slept: list[float]) -> None:
+    body = Body(TryAgain("deadlock"), TryAgain("deadlock"), TryAgain("deadlock"))
+    assert (body.run(1), body.calls) == (1, 4)
+    assert slept == [BODY_PAUSE_SECONDS, BODY_PAUSE_SECONDS * 2, BODY_PAUSE_SECONDS * 3]
+
+
+def test_the_last_attempts_error_is_the_callers(slept: list[float]) -> None:
+    body = Body(*(TryAgain(f"attempt {number}") for number in range(1, 100)))
+    with pytest.raises(TryAgain, match=f"attempt {BODY_ATTEMPTS}$"):
+        body.run(1)
+    assert (body.calls, len(slept)) == (BODY_ATTEMPTS, BODY_ATTEMPTS - 1)
+
+
+@pytest.mark.parametrize("error", [CommitUnknown("lost"), DatabaseUnavailable("away"), ValueError("bug")])
+def test_nothing_else_is_done_again(error: Exception) -> None:
+    """A commit whose answer was lost may have happened: only the database knows."""
+    body = Body(error)
+    with pytest.raises(type(error), match=str(error)):
+        body.run(1)
+    assert body.calls == 1

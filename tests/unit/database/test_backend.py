@@ -8,9 +8,8 @@ import pytest
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError
 
-from compactor.database.mysql import MySQLBackend
-from compactor.database.postgres import PostgresBackend
-from compactor.database.trouble import Retryable, Trouble, log_in_advice
+from compactor.database.backend import Retryable, Trouble, log_in_advice
+from compactor.database.servers import MySQLBackend, PostgresBackend
 
 POSTGRES = PostgresBackend(make_url("postgresql+psycopg://h/x"))
 MYSQL = MySQLBackend(make_url("mysql+pymysql://h/x"))
