@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from compactor.acid.names import Layout
 from compactor.acid.partition_names import part_name
 from compactor.locking import statement_locks
-from compactor.locking.accesses import Accessing, Name
 from compactor.locking.statement_locks import PlannedLock, TableFacts
-from compactor.locking.statement_rules import HIVE_3, HIVE_4
+from compactor.locking.statement_rules import HIVE_3, HIVE_4, Accessing, Name
 from compactor.metastore.catalog.values import Table, is_true, parameter
 from compactor.site.site import Site
 from compactor.statements.parsed_actions import Explained, ExplainLocks

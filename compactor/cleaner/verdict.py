@@ -12,8 +12,7 @@ from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, may_
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType, conflicts
+from compactor.locking.lock_requests import LockRequest, LockType, conflicts
 from compactor.rewrite.publish import naming
 from compactor.settings.precedence import Settings
 from compactor.site.site import Site, Target

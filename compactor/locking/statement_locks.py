@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from compactor.base.errors import NotSupported, Refused
-from compactor.locking.accesses import Access, Accessing, Name, Spec
-from compactor.locking.lock_requests import LockRequest, sorted_requests, with_parents
-from compactor.locking.lock_types import LockType
-from compactor.locking.statement_rules import HIVE_4, AccessKind, HiveRules, OldLock, Operation, Rule
+from compactor.locking.lock_requests import LockRequest, LockType, sorted_requests, with_parents
+from compactor.locking.statement_rules import (
+    HIVE_4,
+    Access,
+    Accessing,
+    AccessKind,
+    HiveRules,
+    Name,
+    OldLock,
+    Operation,
+    Rule,
+    Spec,
+)
 from compactor.settings.precedence import Settings
 
 _MAX_PARTITIONS = "hive.locks.max.partitions"

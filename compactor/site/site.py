@@ -18,8 +18,7 @@ from compactor.base.identities import PREFIX, holder_id, process_user
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings_at
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, PartitionPlace, Table
 from compactor.metastore.schema.detect import BY_WRITE_IDS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compactor.locking import statement_rules as data
-from compactor.locking.accesses import Access, Name, Spec
-from compactor.locking.statement_rules import AccessKind, Command, OldLock
+from compactor.locking.statement_rules import Access, AccessKind, Command, Name, OldLock, Spec
 from compactor.statements.parse_definitions import command_access, database_named, parse_column_definitions
 from compactor.statements.parse_utilities import compact
 from compactor.statements.parsed_actions import (

@@ -8,8 +8,7 @@ from typing import Any
 
 from compactor.base.errors import BadStatement
 from compactor.locking import statement_rules as data
-from compactor.locking.accesses import Access, Name, Spec
-from compactor.locking.statement_rules import AccessKind, Command
+from compactor.locking.statement_rules import Access, AccessKind, Command, Name, Spec
 from compactor.statements.keywords import QUERIES
 from compactor.statements.parse_queries import build_query, find_reads
 from compactor.statements.parsed_actions import (

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from compactor.base.errors import BadStatement
-from compactor.locking.accesses import Access, Name
-from compactor.locking.statement_rules import AccessKind
+from compactor.locking.statement_rules import Access, AccessKind, Name
 from compactor.statements.keywords import CLAUSES, JOINED, JOINS, QUERIES, SET_OPERATIONS
 from compactor.statements.parsed_actions import Place, Query
 from compactor.statements.token_cursor import TokenReader

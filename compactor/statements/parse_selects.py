@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from compactor.base.errors import BadStatement
-from compactor.locking.accesses import Access, Name
+from compactor.locking.statement_rules import Access, Name
 from compactor.statements.keywords import CLAUSES, JOINED, JOINS, SET_OPERATIONS
 from compactor.statements.parse_multi_inserts import parse_multi_insert
 from compactor.statements.parse_queries import build_query, find_reads

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.locking.accesses import Access, Name
-from compactor.locking.statement_rules import AccessKind
+from compactor.locking.statement_rules import Access, AccessKind, Name
 from compactor.statements.parse_utilities import show_compactions, show_locks, show_transactions
 from compactor.statements.parsed_actions import Describe, ShowCreateTable, ShowDatabases, ShowPartitions, ShowTables
 from compactor.statements.statement import Statement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compactor.locking.accesses import Name, Spec
+from compactor.locking.statement_rules import Name, Spec
 from compactor.statements.parsed_actions import (
     AbortCompactions,
     AbortTransactions,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 
 from compactor.base.errors import BadStatement
-from compactor.locking.accesses import Access
-from compactor.locking.statement_rules import AccessKind
+from compactor.locking.statement_rules import Access, AccessKind
 from compactor.statements.keywords import QUERIES
 from compactor.statements.parse_queries import build_query, find_reads
 from compactor.statements.parsed_actions import Action, Insert, Literal, Load, NeedsSpark, Target

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
-from compactor.locking.accesses import Accessing, Name, Spec
+from compactor.locking.statement_rules import Accessing, Name, Spec
 
 Properties: TypeAlias = tuple[tuple[str, str], ...]
 Columns: TypeAlias = tuple[tuple[str, str], ...]  #: names, each with Hive's type

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 from compactor.base.errors import NotSupported
-from compactor.locking.accesses import Name
+from compactor.locking.statement_rules import Name
 from compactor.statements import parsed_actions
 from compactor.statements.parsed_actions import Query, Span
 from compactor.statements.spark_functions import FUNCTIONS, NO_CALLS, REFUSED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compactor.locking.accesses import Access
+from compactor.locking.statement_rules import Access
 from compactor.statements.parsed_actions import Action
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from compactor.base.errors import BadStatement
 from compactor.base.redaction import HIDDEN, is_secret_key
-from compactor.locking.accesses import Name, Spec
+from compactor.locking.statement_rules import Name, Spec
 from compactor.statements.tokens import Token
 
 _VALUES = ("text", "number")

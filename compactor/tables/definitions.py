@@ -25,9 +25,8 @@ from compactor.base.errors import (
     NotSupported,
     Refused,
 )
-from compactor.locking.accesses import Access, Accessing, Name
-from compactor.locking.lock_types import LockType
-from compactor.locking.statement_rules import AccessKind
+from compactor.locking.lock_requests import LockType
+from compactor.locking.statement_rules import Access, Accessing, AccessKind, Name
 from compactor.metastore.catalog import values
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.orc.codecs.arrow_types import arrow_type

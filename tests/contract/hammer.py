@@ -12,8 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.store import open_metastore
 from compactor.state.store import open_state
 from tests.support.patience import PATIENCE

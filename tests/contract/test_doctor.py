@@ -18,8 +18,7 @@ from compactor.compaction.states import CompactionType
 from compactor.database import privileges
 from compactor.doctor import checks
 from compactor.doctor import metastore_checks as doctor_metastore
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.transaction_rows import TxnType

@@ -9,8 +9,7 @@ from sqlalchemy import insert, select
 
 from compactor.base.errors import NotFound, Refused
 from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t

@@ -23,8 +23,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.doctor.checks import doctor
 from compactor.housekeeper.housekeeper import keep_house
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as CatalogTable

@@ -20,10 +20,9 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType
 from compactor.locking import statement_locks
-from compactor.locking.accesses import Name
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.locking.statement_locks import TableFacts
+from compactor.locking.statement_rules import Name
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.store import Metastore

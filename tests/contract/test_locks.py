@@ -6,8 +6,7 @@ from sqlalchemy import delete
 from compactor.base.errors import LockNotGranted, NotFound, Refused, TransactionAborted
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.locks.lock_rows import NO_TXN, LockState
 from compactor.metastore.schema.tables import HIVE_LOCKS
 from compactor.metastore.store import Metastore

@@ -16,8 +16,7 @@ from compactor.compaction.portions import Portion
 from compactor.initiator.candidate_page import CandidatePage
 from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.initiator import initiate
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore

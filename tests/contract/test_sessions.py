@@ -9,8 +9,7 @@ from sqlalchemy import delete
 
 from compactor.base.errors import LockNotGranted, TransactionAborted
 from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.locks.lock_manager import wait_for
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXNS

@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy import create_engine, insert, text
 
 from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import open_metastore
 from tests.support import servers

@@ -5,9 +5,8 @@ from __future__ import annotations
 from compactor.acid.write_ids import ValidTxnList
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
-from compactor.locking.accesses import Name
 from compactor.locking.statement_locks import PlannedLock, TableFacts, locks
-from compactor.locking.statement_rules import Operation
+from compactor.locking.statement_rules import Name, Operation
 from compactor.metastore.locks.lock_rows import NO_TXN, Lock, LockRow
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Layer, Settings

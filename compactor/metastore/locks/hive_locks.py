@@ -15,8 +15,7 @@ from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.database.prepared import send, send_all
-from compactor.locking.lock_requests import LockRequest, sorted_requests
-from compactor.locking.lock_types import LockType, conflicts, overlap
+from compactor.locking.lock_requests import LockRequest, LockType, conflicts, overlap, sorted_requests
 from compactor.metastore.locks.lock_rows import (
     NEW_ROW,
     NO_TXN,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest, sorted_requests
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType, sorted_requests
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.acid.partition_names import DEFAULT_PARTITION, part_name
 from compactor.base.errors import NotConforming, NotFound, Refused
-from compactor.locking.accesses import Spec
+from compactor.locking.statement_rules import Spec
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Column, Partition, Table
 from compactor.tables.schema import column_type

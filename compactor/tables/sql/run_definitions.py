@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from compactor.acid.partition_names import part_values
 from compactor.base.errors import CompactorError, NotConforming, NotFound, NotSupported, Refused
-from compactor.locking.accesses import Name, Spec
+from compactor.locking.statement_rules import Name, Spec
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.site.mode import must_write
 from compactor.site.site import claims_of, new_ground, path_of

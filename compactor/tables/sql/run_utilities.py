@@ -10,7 +10,7 @@ from compactor.base.errors import CompactionFailed
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.locking.accesses import Name, Spec
+from compactor.locking.statement_rules import Name, Spec
 from compactor.requests import abort
 from compactor.requests.request import Enqueued, RebalanceOptions, request_compaction, wait_for
 from compactor.statements import parsed_actions

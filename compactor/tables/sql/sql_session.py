@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from compactor.answers.explain_locks import planned_locks
 from compactor.base.errors import NotFound, Refused
-from compactor.locking.accesses import Name
 from compactor.locking.lock_requests import LockRequest, sorted_requests
+from compactor.locking.statement_rules import Name
 from compactor.metastore.catalog import values
 from compactor.site.mode import must_write
 from compactor.site.site import Site

@@ -8,10 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from compactor.base.ids import TxnId
 from compactor.base.steps import TransactionStep, reach
 from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
-from compactor.locking.lock_waits import waiting_times_within
-from compactor.metastore.locks.lock_manager import wait_for
+from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.metastore.locks.lock_manager import wait_for, waiting_times_within
 from compactor.site.site import Site
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockType
 from compactor.locking.statement_locks import write_lock
 from compactor.locking.statement_rules import HIVE_3, HIVE_4, AccessKind
 from compactor.site.site import Site

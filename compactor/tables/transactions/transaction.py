@@ -28,8 +28,7 @@ from compactor.base.errors import (
 from compactor.base.ids import TxnId, WriteId
 from compactor.base.steps import TransactionStep, WriteStep, reach
 from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table

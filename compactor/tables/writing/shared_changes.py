@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from compactor.acid.names import Delta, DeltaKind
 from compactor.compaction.entry import Entity
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import JULIAN
 from compactor.site.site import path_of

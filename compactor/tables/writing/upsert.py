@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.base.errors import NotConforming
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.scan_planning import partitions_to_read

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import CompactorError, NotFound
-from compactor.locking.accesses import Accessing, Name
 from compactor.locking.statement_locks import TableFacts, locks
+from compactor.locking.statement_rules import Accessing, Name
 from compactor.settings.precedence import Settings
 from compactor.statements import parsed_actions
 from compactor.statements.parser import parse

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.base.errors import BadStatement, Refused
-from compactor.locking.accesses import Access, Name
-from compactor.locking.statement_rules import DROP_DATABASE, AccessKind
+from compactor.locking.statement_rules import DROP_DATABASE, Access, AccessKind, Name
 from compactor.statements import statement_list
 from compactor.statements.parsed_actions import NeedsSpark
 from compactor.statements.parser import parse, parse_all

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import BadStatement
-from compactor.locking.accesses import Name
+from compactor.locking.statement_rules import Name
 from compactor.statements.token_cursor import TokenReader
 from compactor.statements.tokens import tokenize
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import NotFound, NotSupported, Refused, VerificationFailed
-from compactor.locking.lock_types import LockType
+from compactor.locking.lock_requests import LockType
 from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.reading.scan_planning import plan_scan

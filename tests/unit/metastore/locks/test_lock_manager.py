@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from compactor.locking.lock_waits import waiting_times_within
+from compactor.metastore.locks.lock_manager import waiting_times_within
 
 
 def test_waits_double_up_to_a_minute() -> None:
