@@ -33,10 +33,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.parts.report import Row, conclude, disk_of
 from compactor.database.engine import Database, open_database
 from compactor.initiator.initiator import initiate
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import create
-from compactor.metastore.store import Metastore, open_metastore
 from compactor.site.site import Site
-from compactor.state import store
+from compactor.state import state_database
 from tests.support import servers
 from tests.support.many import make_partitions, site_of
 
@@ -75,7 +75,7 @@ def facts(folder: Path) -> str:
 
 
 @contextmanager
-def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, store.OwnState]]:
+def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, state_database.OwnState]]:
     """Yields an empty metastore and our state beside it."""
     with ExitStack() as stack:
         if kind == "sqlite":
@@ -88,7 +88,7 @@ def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, store.OwnState]
             url = server.make("bench", servers.hive_schema(kind, "4.0.0"))
         metastore = open_metastore("default", url)
         stack.callback(metastore.close)
-        state = store.init(url)
+        state = state_database.init(url)
         stack.callback(state.close)
         yield metastore, state
 

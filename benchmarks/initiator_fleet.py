@@ -36,10 +36,10 @@ from compactor.initiator.candidate_page import CandidatePage
 from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table as Made
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore, open_metastore
 from compactor.site.site import Site
-from compactor.state import store
+from compactor.state import state_database
 from compactor.state.seen_conditions import entity_key
 from tests.support import servers
 from tests.support.many import copy_tree, make_partitions, site_of
@@ -56,7 +56,7 @@ def say(words: str) -> None:
     sys.stdout.flush()
 
 
-def fleet(metastore: Metastore, state: store.OwnState) -> Site:
+def fleet(metastore: Metastore, state: state_database.OwnState) -> Site:
     return site_of(metastore, state, hive_compactor_delta_num_threshold="1")
 
 
@@ -131,7 +131,7 @@ def decided(site: Site) -> Iterator[tuple[object, ...]]:
             yield (*named, scan.now_ms, "notneeded", "1 deltas <= 1", "[]", basis.digest, basis.newest_txn)
 
 
-def remember(site: Site, state: store.OwnState) -> None:
+def remember(site: Site, state: state_database.OwnState) -> None:
     columns = ", ".join(f'"{name}"' for name in _COLUMNS)
     into = f'COPY "COMPACTOR_CONDITIONS" ({columns}) FROM STDIN'
     with state.database.write() as conn:
@@ -166,7 +166,7 @@ def _write(metastore: Metastore, table: str, part: str, txn: int) -> None:
 
 def one_pass(url: str, profile: bool) -> None:
     """Runs the pass, and prints its figures as JSON."""
-    metastore, state = open_metastore("default", url), store.open_state(url)
+    metastore, state = open_metastore("default", url), state_database.open_state(url)
     site = fleet(metastore, state)
     profiler = cProfile.Profile(time.thread_time) if profile else None
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -206,7 +206,7 @@ def main() -> None:
             f"directories in {disk_of(folder)}"
         )
         url = server.make("bench", servers.hive_schema("postgresql", "4.0.0"))
-        metastore, state = open_metastore("default", url), store.init(url)
+        metastore, state = open_metastore("default", url), state_database.init(url)
         start = time.perf_counter()
         model = make_partitions(metastore, warehouse, 1, deltas=2, name="model")
         make_rows(metastore, model, warehouse, given.partitions, given.tables)

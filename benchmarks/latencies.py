@@ -26,10 +26,10 @@ from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import count_concurrent_groups, run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.initiator.initiator import initiate
-from compactor.metastore.store import open_metastore
+from compactor.metastore.metastore import open_metastore
 from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.site.site import Site
-from compactor.state import store
+from compactor.state import state_database
 from tests.support import servers
 from tests.support.many import make_partitions, site_of
 
@@ -46,13 +46,13 @@ def far_away(folder: Path, given: argparse.Namespace, settings: Mapping[str, str
         for number in range(given.tables):
             count = given.partitions // given.tables
             make_partitions(metastore, folder / "warehouse", count, deltas=given.deltas, name=f"t{number}")
-        store.init(near).close()
+        state_database.init(near).close()
         metastore.close()
         far = stack.enter_context(slow_socket(server.folder, given.sql_ms / 1000))
         url = near.replace(str(server.folder), str(far))
         metastore = open_metastore("default", url)
         stack.callback(metastore.close)
-        state = store.open_state(url)
+        state = state_database.open_state(url)
         stack.callback(state.close)
         yield site_of(metastore, state, **settings)
 

@@ -76,8 +76,8 @@ class Lab:
         """Waits until the DAGs run and, after the compaction of a first table, an application is resident."""
         self._until("DAGs", lambda: self._runs("compaction_initiator"))
         self._compacted(self._crossed("first")[0])
-        residents = own_state(self._site).residents
-        self._until("a resident application", lambda: residents.find(self._site.name))
+        batches = own_state(self._site).batches
+        self._until("a resident application", lambda: batches.residents(self._site.name))
 
     def measure_hops(self, name: str) -> HopTimes:
         """Returns the times of one new table."""

@@ -32,8 +32,8 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.database.engine import Database, open_database
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import create
-from compactor.metastore.store import Metastore, open_metastore
 from tests.support import servers
 
 WANTED = 0.7

@@ -29,11 +29,11 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.compaction.states import CompactionType
 from compactor.database.engine import Database, open_database
+from compactor.metastore.metastore import open_metastore
 from compactor.metastore.schema import create
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import open_metastore
 from compactor.site.site import Site, own_state
-from compactor.state import store
+from compactor.state import state_database
 from compactor.state.runs import DAY_MS, Run
 from compactor.state.seen_conditions import Seen
 from compactor.state.state_tables import RUNS
@@ -157,7 +157,7 @@ def main() -> None:
         if given.database == "sqlite":
             with closing(open_database(url)) as database:
                 create.create(database)
-        metastore, state = open_metastore("default", url), store.init(url)
+        metastore, state = open_metastore("default", url), state_database.init(url)
         site = site_of(metastore, state)
         make(site, given.partitions)
         progress(f"{given.partitions} partitions, {given.database}, database in {disk_of(Path(name))}")

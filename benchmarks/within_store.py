@@ -28,7 +28,7 @@ from compactor.database.engine import open_database
 from compactor.metastore.schema import create
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state import store
+from compactor.state import state_database
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.worker.outcome import Result
@@ -49,7 +49,7 @@ class Measured:
     """One compaction: seconds, those of them in which the store worked, and bytes on the line as a share of the table's."""
 
     seconds: float
-    store: float
+    state_database: float
     travelled: float
 
     @property
@@ -88,7 +88,7 @@ def site_in(folder: Path) -> Iterator[Site]:
     url = f"sqlite:///{folder}/metastore.db"
     database = open_database(url)
     create.create(database)
-    store.upgrade(database)
+    state_database.upgrade(database)
     database.close()
     (folder / "warehouse").mkdir()
     environment = {"COMPACTOR_METASTORE_URL": url, "COMPACTOR_WAREHOUSE": str(folder / "warehouse")}

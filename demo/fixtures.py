@@ -23,8 +23,8 @@ from compactor.base.errors import BadFile, NotFound, Refused
 from compactor.database.clock import now_ms
 from compactor.metastore.catalog import values
 from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables
-from compactor.metastore.store import Metastore
 from demo.metastore_dumps import Description, Dump, Row, parse_description, parse_dump
 
 _AGE_MS = 60_000  #: how old the dump's newest row becomes

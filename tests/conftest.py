@@ -20,7 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.support.sizes import WHOLE, WHOLE_FOLDERS, WHOLE_IDS
 
 if TYPE_CHECKING:
-    from compactor.metastore.store import Metastore
+    from compactor.metastore.metastore import Metastore
     from compactor.site.site import Site
 
 # The same examples in every run, so that red is red for everybody; HYPOTHESIS_PROFILE=search looks for new ones.
@@ -169,12 +169,12 @@ def empty_metastore(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with an empty metastore and state in it; made once, since that takes longer than most tests."""
     from compactor.database.engine import open_database
     from compactor.metastore.schema import create
-    from compactor.state import store
+    from compactor.state import state_database
 
     path = tmp_path_factory.mktemp("empty") / "metastore.db"
     database = open_database(f"sqlite:///{path}")
     create.create(database)
-    store.upgrade(database)
+    state_database.upgrade(database)
     database.close()
     return path
 
@@ -183,7 +183,7 @@ def empty_metastore(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def metastore(empty_metastore: Path, metastore_url: str, tmp_path: Path) -> Iterator[Metastore]:
     """A fresh embedded metastore in a real file."""
     # here, so that tests of what is pure start without SQLAlchemy
-    from compactor.metastore.store import open_metastore
+    from compactor.metastore.metastore import open_metastore
 
     shutil.copyfile(empty_metastore, tmp_path / "metastore.db")
     opened = open_metastore("default", metastore_url)

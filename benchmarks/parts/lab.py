@@ -13,11 +13,11 @@ from pathlib import Path
 
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Column
-from compactor.metastore.store import open_metastore
+from compactor.metastore.metastore import open_metastore
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import Runner
 from compactor.site.site import Site
-from compactor.state import store
+from compactor.state import state_database
 from compactor.worker.outcome import Outcome, Result
 from tests.support.many import Write, make_table, site_of
 
@@ -61,7 +61,7 @@ def opened(folder: Path, url: str) -> Iterator[Lab]:
     with ExitStack() as stack:
         metastore = open_metastore("default", url)
         stack.callback(metastore.close)
-        state = store.init(url)
+        state = state_database.init(url)
         stack.callback(state.close)
         yield Lab(site=site_of(metastore, state), warehouse=warehouse)
 

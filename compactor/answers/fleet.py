@@ -20,7 +20,7 @@ from compactor.site.site import Site
 from compactor.state.decisions import PASS
 from compactor.state.runs import DAY_MS, DayOfRuns, Run
 from compactor.state.seen_conditions import Share, WorstTable
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 STEPS = ("below 20", "20 to 39", "40 to 59", "60 to 79", "80 and more")  #: of health
 WEEK, MONTH = 7, 30  #: periods, in days, of the returns

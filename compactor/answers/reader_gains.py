@@ -10,7 +10,7 @@ from compactor.insight.read_returns import Compared, ReadOnce, RunOnce, compare
 from compactor.site.site import Site
 from compactor.state.read_counts import ReadsOfTable
 from compactor.state.runs import DAY_MS, Run
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 DAYS = 30
 _MOST_READS, _MOST_RUNS = 20_000, 50  #: of a table that are compared

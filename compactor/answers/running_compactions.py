@@ -9,7 +9,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.site.site import Site
 from compactor.state.batches import Batch, BatchState
-from compactor.state.entry_progress import Progress
+from compactor.state.runs import Progress
 
 _ENOUGH = 0.05  #: share of the bytes from which on the pace predicts better than the last run
 
@@ -59,7 +59,7 @@ def running(site: Site, entries: Sequence[Entry], batches: Mapping[int, Batch] |
     if site.state is None or not working:
         return {entry.id: Running() for entry in working}
     reserved = reserved_batches(site) if batches is None else batches
-    reports, now = site.state.progress.for_entries(site.name, [entry.id for entry in working]), site.metastore.now_ms()
+    reports, now = site.state.runs.progress(site.name, [entry.id for entry in working]), site.metastore.now_ms()
     # the last run there; the work of this one is unknown until it is planned
     last = site.state.runs.newest_of(site.name, [entry.entity for entry in working])
     states = {}

@@ -18,7 +18,7 @@ from compactor.site import lost_workers
 from compactor.site.mode import Mode, may_somewhere
 from compactor.site.run_as import run_as
 from compactor.site.site import Site, Target, own_state
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.worker.work import end_waiting, is_ours
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def plan_batches(site: Site, pools: Collection[str] | None = None, *, route: str
     store = own_state(site)
     if may_somewhere(site.settings, Mode.COMPACT):
         lost_workers.repair(site)
-    store.residents.remove_dead(site.name)
+    store.batches.remove_dead_residents(site.name)
     reserved = store.batches.reserved(site.name)
     items = [item for entry in _list_claimable(site, pools, reserved) if (item := _make_item(site, entry)) is not None]
     if route is not None:

@@ -33,7 +33,7 @@ class ProgressWriter(Periodic):
             return False
         rows = self._under_way.changed()
         try:
-            state.progress.put(self._site.name, rows)
+            state.runs.record_progress(self._site.name, rows)
             self._written |= {row.entry_id for row in rows}
         except CompactorError as error:
             log.info("the progress of %d entries could not be stored: %s", len(rows), error)
@@ -50,6 +50,6 @@ class ProgressWriter(Periodic):
         if state is None or not self._written:
             return
         try:
-            state.progress.forget(self._site.name, self._written)
+            state.runs.forget_progress(self._site.name, self._written)
         except CompactorError as error:
             log.info("the progress of %d entries could not be removed: %s", len(self._written), error)

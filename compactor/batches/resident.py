@@ -15,7 +15,7 @@ from compactor.batches.driver import WorkerPass
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.site.periodic import Periodic
 from compactor.site.site import Site, own_state
-from compactor.state.residents import Residents
+from compactor.state.batches import Batches
 
 log = logging.getLogger(__name__)
 ALIVE_MS = 60_000  #: planners may give batches to a resident until so long after it is gone
@@ -50,11 +50,11 @@ def linger(
             "batch %d was planned by an older release; its application does not wait for further batches", batch_id
         )
         return
-    with ResidentRow(store.residents, site.name, batch.route, application_id, ALIVE_MS) as presence:
+    with ResidentRow(store.batches, site.name, batch.route, application_id, ALIVE_MS) as presence:
         idle_since = time.monotonic()
         others: frozenset[int] = frozenset()  # entries of other routes, whose directories need not be listed once more
         while is_alive():
-            next_batch = store.residents.assigned_batch(presence.id)
+            next_batch = store.batches.assigned_batch(presence.id)
             if next_batch is None:
                 waiting = frozenset(list_claimable_ids(site, {batch.pool or DEFAULT}))
                 if not waiting <= others:
@@ -65,10 +65,10 @@ def linger(
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since < seconds:
                 time.sleep(min(_LOOK_S, seconds / 4))
-            elif store.residents.leave(presence.id):
+            elif store.batches.remove_resident(presence.id):
                 return
         log.error("application %s is gone; its batches will be planned again", application_id)
-        store.residents.extend(presence.id, 0)
+        store.batches.extend_resident(presence.id, 0)
 
 
 def _plan_batch(site: Site, pool: str | None, route: str, resident: int) -> int | None:
@@ -83,15 +83,15 @@ def _plan_batch(site: Site, pool: str | None, route: str, resident: int) -> int 
 class ResidentRow(Periodic):
     """A resident's row in our state; a thread keeps it alive while the block runs."""
 
-    def __init__(self, residents: Residents, metastore: str, route: str, application_id: str, alive_ms: int) -> None:
-        self._residents = residents
+    def __init__(self, batches: Batches, metastore: str, route: str, application_id: str, alive_ms: int) -> None:
+        self._batches = batches
         self._alive_ms = alive_ms
-        self.id = residents.enter(metastore, route, application_id, alive_ms)
+        self.id = batches.add_resident(metastore, route, application_id, alive_ms)
         super().__init__(f"resident-{self.id}", alive_ms / 4000)
 
     def _act(self) -> bool:
         try:
-            is_alive = self._residents.extend(self.id, self._alive_ms)
+            is_alive = self._batches.extend_resident(self.id, self._alive_ms)
         except CompactorError as error:
             log.warning("resident %d: it could not be marked as alive: %s", self.id, error)
             return True

@@ -31,7 +31,7 @@ def init(context: CliContext) -> None:
     """Create an embedded metastore (SQLite) with Hive 4's schema and our state, unless they exist."""
     from compactor.database.engine import open_database
     from compactor.metastore.schema import create
-    from compactor.state import store
+    from compactor.state import state_database
 
     configuration = context.configuration()
     if not configuration.is_embedded:
@@ -47,7 +47,7 @@ def init(context: CliContext) -> None:
         database.close()
     state = configuration.own_state_url
     if state is not None:
-        store.init(state).close()
+        state_database.init(state).close()
     print_either(
         context.json,
         {"metastore": configuration.name, "url": database.url, "schema_version": version, "state": state is not None},

@@ -24,8 +24,8 @@ from compactor.site.finding import Finding, Level, first_few, ok
 from compactor.site.mode import Mode, loosest_mode
 from compactor.site.site import Site, ground_of
 from compactor.state.seen_conditions import ConditionFilter
+from compactor.state.state_database import OwnState
 from compactor.state.state_tables import metadata
-from compactor.state.store import OwnState
 
 _JAVA = 17  #: the version that Spark 4 needs
 _MOST_DISAGREEMENTS = 100  #: that are read

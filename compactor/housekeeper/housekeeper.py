@@ -159,7 +159,7 @@ def _own_state(site: Site) -> dict[str, Any]:
     seen = site.settings.milliseconds("compactor.decisions.retention")
     runs = site.settings.milliseconds("compactor.runs.retention")
     purged = site.state.decisions.purge(seen) + site.state.conditions.purge(seen) + site.state.runs.purge(runs)
-    purged += site.state.places.purge(_PLACES_MS) + site.state.progress.purge(_PROGRESS_MS)
+    purged += site.state.sightings.purge_locations(_PLACES_MS) + site.state.runs.purge_progress(_PROGRESS_MS)
     purged += site.state.reads.purge(site.name, site.settings.milliseconds("compactor.reads.retention"))
     return {"state_purged": purged}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from compactor.initiator import unrecorded
 from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.state.seen_conditions import Seen
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 _OVERLAP_MS = 600_000  #: a row of the history may be committed this long after its time
 

@@ -13,7 +13,7 @@ from compactor.initiator.candidate_scan import sweep_ms
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.state.decisions import Decided
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 MAX_PER_PASS = 1000  #: the most entities that one pass considers; the next pass continues
 ROLE = "sweep"

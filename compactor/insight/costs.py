@@ -6,7 +6,7 @@ from compactor.compaction.economy import plain_cost
 from compactor.compaction.states import CompactionType
 from compactor.insight.estimates import Estimator, Past, Work
 from compactor.insight.past_runs import past_runs
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 
 class Costs:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from compactor.insight.estimates import NEWEST, Estimator, Past, Work, median_error
 from compactor.state.runs import Run
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 ERRORS_OF = 50  #: newest runs whose estimates are compared with their times
 

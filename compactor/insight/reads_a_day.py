@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compactor.state.runs import DAY_MS
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 HARDLY = 0.1  #: reads a day of a table without reported reads, where other tables have some
 

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from compactor.acid import txn_states
 from compactor.database.clock import now_ms
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -17,7 +18,6 @@ from compactor.metastore.schema.tables import (
     TXN_COMPONENTS,
     TXNS,
 )
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 
 _HOUR_MS = 3_600_000

@@ -12,8 +12,8 @@ from compactor.settings.properties import canonical
 from compactor.site.mode import must_write
 from compactor.site.named_tables import find_table
 from compactor.site.site import Site
-from compactor.state.overrides import Override
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
+from compactor.state.stored_overrides import Override
 
 
 def override(site: Site, name: str, key: str, value: str, by: str) -> Override:

@@ -14,7 +14,7 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.requests.overrides import find_changeable_table, override, remove_override
 from compactor.site.site import PAUSED, Site, paused_tables
-from compactor.state.overrides import Override
+from compactor.state.stored_overrides import Override
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,9 @@ class AbortGrace:
         grace = cls(site)
         if site.state is not None:
             aborted, now = site.metastore.transactions.aborted(), site.metastore.now_ms()
-            grace._over = filter_past_grace(site.state.aborts.first(site.name, aborted, now), now, site.settings)
+            grace._over = filter_past_grace(
+                site.state.sightings.record_aborts(site.name, aborted, now), now, site.settings
+            )
         return grace
 
     def is_over(self, txn: TxnId) -> bool:
@@ -54,7 +56,7 @@ class AbortGrace:
         site = self._site
         if site.state is None:
             return frozenset()
-        seen = site.state.aborts.known(site.name, site.metastore.transactions.aborted())
+        seen = site.state.sightings.aborts(site.name, site.metastore.transactions.aborted())
         return filter_past_grace(seen, site.metastore.now_ms(), site.settings)
 
     @cached_property

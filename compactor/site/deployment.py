@@ -22,10 +22,10 @@ from compactor.base.private_files import CLIENT_KEYTAB, client_keytab, decode_co
 from compactor.base.redaction import find_secrets, remember, remember_secrets
 from compactor.compaction.pool_policy import PoolPolicy, parse_policy
 from compactor.database.engine import open_database
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import create
 from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
-from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.settings.compactor_toml import MetastoreProfile, Profile, parse_profile
 from compactor.settings.file_limits import FileLimits
@@ -38,7 +38,7 @@ from compactor.site.old_site import OldSite
 from compactor.site.other_metastores import OtherMetastore, OtherMetastores
 from compactor.site.site import HISTORY_BY_WRITE_IDS, Site
 from compactor.site.spark_secrets import SPARK_KEYTABS
-from compactor.state.store import open_state
+from compactor.state.state_database import open_state
 from compactor.storage.hadoop_tokens import VARIABLE as TOKEN_FILE
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.protocol import Storage

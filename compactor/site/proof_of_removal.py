@@ -17,7 +17,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.forgetting_aborts import write_ids_below
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, Target
-from compactor.state.seen_locations import KnownPlace
+from compactor.state.sightings import KnownPlace
 
 log = logging.getLogger(__name__)
 _WITNESSES = 20  #: remembered places that are tried, nearest first, before a volume counts as away
@@ -60,7 +60,7 @@ class RemovalProof:
             for path, identity in self._seen.items()
             if (before := known.get(path)) is None or before.identity != identity or now - before.at > _REFRESH_MS
         }
-        self._site.state.places.remember(self._site.name, changed)
+        self._site.state.sightings.record_locations(self._site.name, changed)
 
     def _search(self, write_ids: Collection[WriteId], trees: Iterator[tuple[str, Tree]]) -> dict[WriteId, str]:
         kept: dict[WriteId, str] = {}
@@ -184,7 +184,7 @@ class RemovalProof:
     def _places(self) -> Mapping[str, KnownPlace]:
         if self._known is None:
             state = self._site.state
-            self._known = {} if state is None else state.places.known(self._site.name)
+            self._known = {} if state is None else state.sightings.locations(self._site.name)
         return self._known
 
 

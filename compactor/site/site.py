@@ -21,14 +21,14 @@ from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings
 from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, PartitionPlace, Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.detect import BY_WRITE_IDS
-from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
 from compactor.site.directory_claims import FRESH_S, ClaimsAround, DirectoryClaims
 from compactor.site.mark_files import MarkFiles
 from compactor.site.other_metastores import OtherMetastores
 from compactor.site.overlapping_locations import Ground
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.storage.protocol import Storage
 
 VERSION = f"{PREFIX}{__version__}"  #: CQ_WORKER_VERSION

@@ -1,4 +1,4 @@
-"""The figures of finished compactions."""
+"""Figures of finished compactions, and the progress of running ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from compactor.compaction.states import CompactionType
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.database.prepared import in_parts
-from compactor.state.state_tables import RUNS
+from compactor.state.state_tables import PROGRESS, RUNS
 
 _R = RUNS.c
 DAY_MS = 86_400_000
 _AT_ONCE = 100  #: tables and partitions in one statement
+
+
+_PROGRESS = PROGRESS.c
+_PROGRESS_FIGURES = ("units", "units_done", "bytes", "bytes_done", "spent_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +104,24 @@ _FIGURES = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The units and input bytes of one entry, and how many of them are done.
+
+    ``spent_ms`` counts from the begin of its units. The database sets ``at`` when it stores the row.
+    """
+
+    entry_id: int
+    units: int
+    units_done: int
+    bytes: int
+    bytes_done: int
+    spent_ms: int
+    at: int = 0
+
+
 class Runs:
-    """Reads and writes COMPACTOR_RUNS."""
+    """Reads and writes COMPACTOR_RUNS and COMPACTOR_PROGRESS. No correctness depends on progress."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -221,6 +241,42 @@ class Runs:
         with self._database.write() as conn:
             return conn.execute(delete(RUNS).where(_R.ENDED_AT < now_ms(conn) - older_than_ms)).rowcount
 
+    @retried
+    def record_progress(self, metastore: str, rows: Sequence[Progress]) -> None:
+        """Stores rows as of now; each replaces the earlier row of its entry."""
+        if not rows:
+            return
+        with self._database.write() as conn:
+            conn.execute(delete(PROGRESS).where(*_is_progress_of(metastore, [progress.entry_id for progress in rows])))
+            now = now_ms(conn)
+            conn.execute(insert(PROGRESS), [_progress_row(metastore, progress, now) for progress in rows])
+
+    @retried
+    def forget_progress(self, metastore: str, entry_ids: Collection[int]) -> None:
+        """Removes the rows of entries that have ended."""
+        if entry_ids:
+            with self._database.write() as conn:
+                conn.execute(delete(PROGRESS).where(*_is_progress_of(metastore, entry_ids)))
+
+    def progress(self, metastore: str, entry_ids: Collection[int]) -> dict[int, Progress]:
+        """Returns the progress of these entries, by entry id; entries without a row are left out."""
+        if not entry_ids:
+            return {}
+        with self._database.read() as conn:
+            rows = conn.execute(select(PROGRESS).where(*_is_progress_of(metastore, entry_ids))).mappings().all()
+        return {
+            row["ENTRY_ID"]: Progress(
+                entry_id=row["ENTRY_ID"], at=row["AT"], **{name: row[name.upper()] for name in _PROGRESS_FIGURES}
+            )
+            for row in rows
+        }
+
+    @retried
+    def purge_progress(self, older_than_ms: int) -> int:
+        """Deletes rows that have not changed for longer than this; returns their number."""
+        with self._database.write() as conn:
+            return conn.execute(delete(PROGRESS).where(_PROGRESS.AT < now_ms(conn) - older_than_ms)).rowcount
+
 
 def _is_of(entity: Entity) -> ColumnElement[bool]:
     part = _R.PART_NAME.is_not_distinct_from(entity.partition)
@@ -252,3 +308,12 @@ def _run(row: RowMapping) -> Run:
         ended_at=row["ENDED_AT"],
         **{name: row[name.upper()] for name in _FIGURES},
     )
+
+
+def _is_progress_of(metastore: str, entry_ids: Collection[int]) -> tuple[ColumnElement[bool], ...]:
+    return (_PROGRESS.METASTORE == metastore, _PROGRESS.ENTRY_ID.in_(entry_ids))
+
+
+def _progress_row(metastore: str, progress: Progress, now: int) -> dict[str, object]:
+    figures = {name.upper(): getattr(progress, name) for name in _PROGRESS_FIGURES}
+    return {"METASTORE": metastore, "ENTRY_ID": progress.entry_id, "AT": now, **figures}

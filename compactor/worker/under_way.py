@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from compactor.state.entry_progress import Progress
+from compactor.state.runs import Progress
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from compactor.database.engine import open_database
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import create
-from compactor.metastore.store import Metastore, open_metastore
-from compactor.state.store import OwnState, init
+from compactor.state.state_database import OwnState, init
 from tests.support import servers
 from tests.support.places import SERVERS as KINDS
 from tests.support.places import Place

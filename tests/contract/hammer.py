@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from compactor.locking.lock_requests import LockRequest, LockType
-from compactor.metastore.store import open_metastore
-from compactor.state.store import open_state
+from compactor.metastore.metastore import open_metastore
+from compactor.state.state_database import open_state
 from tests.support.patience import PATIENCE
 
 EXCLUSIVE = LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)

@@ -9,9 +9,9 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.notifications.write_events import Write
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 
 T = Entity(database="default", table="t")
 

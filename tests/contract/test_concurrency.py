@@ -13,9 +13,9 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.mutex import lock_scheduler
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID
-from compactor.metastore.store import Metastore
 from tests.support.patience import PATIENCE
 from tests.support.sizes import sized
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compactor.base.ids import TxnId, WriteId
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.shown_transactions import NewTransaction
 from compactor.metastore.transactions.transaction_rows import TxnType
 

@@ -19,8 +19,8 @@ from compactor.database import privileges
 from compactor.doctor import checks
 from compactor.doctor import metastore_checks as doctor_metastore
 from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
@@ -28,8 +28,8 @@ from compactor.settings.precedence import Settings
 from compactor.site.finding import Finding, Level
 from compactor.site.hive_roles import LEADERS
 from compactor.site.site import Site
+from compactor.state.state_database import OwnState, init, open_state
 from compactor.state.state_tables import metadata
-from compactor.state.store import OwnState, init, open_state
 from compactor.storage.local import LocalStorage
 from tests.support.places import Place
 from tests.support.tables import insert as insert_rows

@@ -12,8 +12,8 @@ from compactor.compaction.entry import Entity
 from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 
 INT = [Column(name="a", type="int")]
 ODD = "p=a%20b"  #: its form of a static INSERT is p=a%2520b

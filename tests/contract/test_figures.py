@@ -9,11 +9,11 @@ from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.lost_count import last_message
 from compactor.compaction.states import CompactionType, State
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.queue.candidates import AbortFigures
 from compactor.metastore.schema.tables import COMPLETED_COMPACTIONS
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 WORKER = "compactor-1"
 

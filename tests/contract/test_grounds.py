@@ -9,8 +9,8 @@ from sqlalchemy import update
 from compactor.metastore.catalog.all_locations import PartitionGround
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import SDS, TBLS
-from compactor.metastore.store import Metastore
 
 KEYS = [Column(name="p", type="string")]
 

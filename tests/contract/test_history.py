@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from tests.support import servers
 from tests.support.history.broken import BROKEN
 from tests.support.history.checker import anomalies

@@ -28,8 +28,8 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as CatalogTable
 from compactor.metastore.locks.lock_rows import NO_TXN
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.restore import restore
 from compactor.rows.snapshot_reader import read_snapshot
@@ -37,7 +37,7 @@ from compactor.settings.precedence import Settings
 from compactor.site import lost_workers
 from compactor.site.finding import Level
 from compactor.site.site import Site
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.worker.outcome import Result
 from tests.support.aborted import aborted_of

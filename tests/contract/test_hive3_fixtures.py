@@ -16,9 +16,9 @@ from compactor.cleaner.cleaner import clean
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.hive3 import NEXT_TXN_ID
 from compactor.metastore.schema.tables import TXNS
-from compactor.metastore.store import Metastore
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.requests.request import request_compaction
@@ -26,7 +26,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.snapshot_reader import read_snapshot
 from compactor.settings.precedence import Settings
 from compactor.site.site import Site
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.worker.outcome import Result
 from demo.fixtures import register_fixture

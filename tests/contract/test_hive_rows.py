@@ -14,8 +14,8 @@ from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as CatalogTable
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 from tests.support.committing import committing
 

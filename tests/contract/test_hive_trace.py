@@ -25,7 +25,7 @@ from compactor.locking.statement_locks import TableFacts
 from compactor.locking.statement_rules import Name
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.settings.precedence import Settings
 from compactor.statements.parser import parse

@@ -7,6 +7,7 @@ from sqlalchemy import func, insert, select
 
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import (
     MATERIALIZATION_REBUILD_LOCKS,
     MIN_HISTORY_LEVEL,
@@ -15,7 +16,6 @@ from compactor.metastore.schema.tables import (
     TXNS,
     WRITE_SET,
 )
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 
 ENTITY = Entity(database="default", table="t")

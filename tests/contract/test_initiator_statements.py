@@ -14,7 +14,7 @@ from compactor.batches.assembly import list_claimable_ids
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.initiator.initiator import InitiatorPass, initiate
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from tests.support.many import make_partitions, site_of

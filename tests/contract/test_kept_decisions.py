@@ -11,11 +11,11 @@ from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.initiator.initiator import initiate, look_again
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from tests.support.many import make_partitions, site_of
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of
 from tests.support.passes import clean_all

@@ -8,8 +8,8 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.locks.lock_rows import NO_TXN, LockState
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import HIVE_LOCKS
-from compactor.metastore.store import Metastore
 
 R, W, X, E = LockType
 

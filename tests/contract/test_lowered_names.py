@@ -18,8 +18,8 @@ from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.initiator import initiate
 from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.values import Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site

@@ -13,7 +13,7 @@ from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.high_water_marks import AFTER_AGREEMENT
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 
 def make(metastore: Metastore, name: str) -> Table:

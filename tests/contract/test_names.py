@@ -10,7 +10,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from tests.support.aborted import aborted_of
 from tests.support.candidates import candidates_of
 

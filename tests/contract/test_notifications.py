@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from compactor.compaction.states import CompactionType
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 from tests.contract.test_fences import ENTITY, WORKER, claim, create, request
 from tests.contract.test_statistics import Subject

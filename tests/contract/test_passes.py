@@ -10,12 +10,12 @@ from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.initiator import initiate
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Settings
 from compactor.site.site import Site
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.worker.outcome import Result
 from tests.support.tables import make_table, rows_of, story, with_settings

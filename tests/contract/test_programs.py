@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from compactor.base.errors import Refused
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.tables.store import Store
 from tests.support.patience import PATIENCE
 from tests.support.programs import two_tables

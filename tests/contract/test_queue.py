@@ -15,9 +15,9 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.queue.cleaning_rows import CleanedEntry
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 from tests.support.aborted import aborted_of
 from tests.support.candidates import candidates_of

@@ -11,8 +11,8 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.dependents import DependentRows
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 
 COLUMNS = [Column(name="a", type="int")]
 

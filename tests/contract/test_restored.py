@@ -24,8 +24,8 @@ from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
-from compactor.metastore.store import Metastore
 from compactor.requests.accept_database import agree
 from compactor.requests.advance import advance, measure_gap
 from compactor.requests.request import request_compaction
@@ -35,7 +35,7 @@ from compactor.settings.precedence import Settings
 from compactor.site.lost_workers import repair
 from compactor.site.mark_files import MarkFiles
 from compactor.site.site import Site
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
 from tests.support import roles
 from tests.support.backups import Backup, ServerBackup

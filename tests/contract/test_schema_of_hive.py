@@ -10,10 +10,10 @@ from sqlalchemy import Dialect, Engine, NullPool, create_engine, inspect
 from sqlalchemy.types import TypeEngine
 
 from compactor.database.engine import open_database
+from compactor.metastore.metastore import open_metastore
 from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import dialect_for
 from compactor.metastore.schema.tables import metadata
-from compactor.metastore.store import open_metastore
 from tests.support import servers
 from tests.support.hive4 import HIVE_4_1
 from tests.support.hive42 import HIVE_4_2

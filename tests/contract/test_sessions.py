@@ -12,8 +12,8 @@ from compactor.compaction.entry import Entity
 from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.locks.lock_manager import wait_for
 from compactor.metastore.locks.lock_rows import LockState
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXNS
-from compactor.metastore.store import Metastore
 from tests.support.aborted import aborted_of
 from tests.support.candidates import candidates_of
 from tests.support.sessions import Session

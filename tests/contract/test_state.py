@@ -16,15 +16,14 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
 from compactor.compaction.states import CompactionType
-from compactor.state import store
+from compactor.state import state_database
 from compactor.state.batches import BatchState
 from compactor.state.decisions import Decided
 from compactor.state.runs import Run
 from compactor.state.seen_conditions import Seen
-from compactor.state.seen_locations import KnownPlace
-from compactor.state.sightings import Sighting
+from compactor.state.sightings import KnownPlace, Sighting
+from compactor.state.state_database import OwnState
 from compactor.state.state_tables import DECISIONS, VERSION_TABLE, metadata
-from compactor.state.store import OwnState
 from tests.support import servers
 
 T = Entity(database="default", table="t")
@@ -43,7 +42,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, server: Callable[[str], 
 
 @pytest.fixture
 def state(url: str) -> Iterator[OwnState]:
-    opened = store.init(url)
+    opened = state_database.init(url)
     yield opened
     opened.close()
 
@@ -52,7 +51,7 @@ def test_the_steps_make_what_the_models_say(state: OwnState) -> None:
     with state.database.read() as conn:
         context = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
-    assert store.version(state.database) == store.newest_version()
+    assert state_database.version(state.database) == state_database.newest_version()
 
 
 # --- batches ------------------------------------------------------------------------------------------------------
@@ -84,7 +83,7 @@ def test_of_many_planners_one_has_an_entry(url: str, state: OwnState) -> None:
     """Each looks at what is reserved before it writes, so they must be alone while they do."""
 
     def plan(number: int) -> bool:
-        own = store.open_state(url)
+        own = state_database.open_state(url)
         try:
             own.batches.plan("m", None, None, [1, 100 + number], {})
         except LostClaim:
@@ -102,7 +101,7 @@ def test_the_first_driver_has_the_batch(url: str, state: OwnState) -> None:
     batch_id = state.batches.plan("m", None, None, [1], {})
 
     def register(number: int) -> bool:
-        own = store.open_state(url)
+        own = state_database.open_state(url)
         try:
             return own.batches.register(batch_id, f"driver-{number}", 1000)
         finally:
@@ -212,26 +211,29 @@ def test_the_first_sight_of_an_entry_stays(state: OwnState) -> None:
 def test_the_first_sight_of_an_abort_stays(state: OwnState) -> None:
     """PROTOCOL 11.7: by number and start; what is no longer aborted is forgotten."""
     many = {TxnId(number): number * 10 for number in range(1, 1100)}
-    assert set(state.aborts.first("m", many, 5).values()) == {5}
+    assert set(state.sightings.record_aborts("m", many, 5).values()) == {5}
     less = {TxnId(1): 10, TxnId(2): 21}
-    assert state.aborts.first("m", less, 9) == {1: 5, 2: 9}
-    assert state.aborts.known("m", many) == {1: 5}
-    assert state.aborts.known("other", many) == {}
-    assert state.aborts.first("m", {}, 9) == {}
+    assert state.sightings.record_aborts("m", less, 9) == {1: 5, 2: 9}
+    assert state.sightings.aborts("m", many) == {1: 5}
+    assert state.sightings.aborts("other", many) == {}
+    assert state.sightings.record_aborts("m", {}, 9) == {}
 
 
 def test_places_with_data_are_remembered(state: OwnState) -> None:
     """PROTOCOL 11.11: a place that is full again, or another one, replaces what was known."""
     far = "s3a://東京/" + "x" * 2000
-    state.places.remember("m", {far: KnownPlace(identity=None, at=1), "/w/t": KnownPlace(identity="1:a", at=1)})
-    state.places.remember("m", {"/w/t": KnownPlace(identity="1:b", at=2), "/w/T": KnownPlace(identity="1:c", at=2)})
-    assert state.places.known("m") == {
+    sightings = state.sightings
+    sightings.record_locations("m", {far: KnownPlace(identity=None, at=1), "/w/t": KnownPlace(identity="1:a", at=1)})
+    sightings.record_locations(
+        "m", {"/w/t": KnownPlace(identity="1:b", at=2), "/w/T": KnownPlace(identity="1:c", at=2)}
+    )
+    assert state.sightings.locations("m") == {
         far: KnownPlace(identity=None, at=1),
         "/w/t": KnownPlace(identity="1:b", at=2),
         "/w/T": KnownPlace(identity="1:c", at=2),
     }
-    assert state.places.known("other") == {}
-    assert state.places.purge(0) == 3
+    assert state.sightings.locations("other") == {}
+    assert state.sightings.purge_locations(0) == 3
 
 
 def test_what_a_queue_has_no_columns_for(state: OwnState) -> None:

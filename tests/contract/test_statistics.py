@@ -19,11 +19,11 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Partition, Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.queue.commit_section import Commit
 from compactor.metastore.schema import tables as t
 from compactor.metastore.statistics import statistics_tables as s
 from compactor.metastore.statistics.commit_statistics import CommitStatistics
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 
 FLAGS = "COLUMN_STATS_ACCURATE"

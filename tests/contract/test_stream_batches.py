@@ -10,8 +10,8 @@ from sqlalchemy import func, select, update
 from compactor.acid import txn_states
 from compactor.base.errors import CompactorError, Refused, TransactionAborted
 from compactor.base.ids import TxnId
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import REPL_TXN_MAP
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.stream_batches import StreamBatch
 
 

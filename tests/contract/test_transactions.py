@@ -11,8 +11,8 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.commit_rows import check_not_overwritten
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.metastore.transactions.shown_transactions import HeartbeatRange, KeyValue, NewTransaction

@@ -18,8 +18,8 @@ from sqlalchemy.exc import DBAPIError
 from compactor.base.errors import CommitUnknown, DatabaseUnavailable, TryAgain
 from compactor.base.ids import TxnId
 from compactor.database.engine import Database, open_database, retried
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore, open_metastore
 from tests.support import servers
 from tests.support.patience import PATIENCE, until
 from tests.support.places import PASSWORD, SERVERS, Place

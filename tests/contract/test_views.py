@@ -11,8 +11,8 @@ from sqlalchemy import create_engine, insert, text
 
 from compactor.compaction.entry import Entity
 from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.metastore.metastore import open_metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import open_metastore
 from tests.support import servers
 
 SQL = Path(__file__).parents[2] / "sql"

@@ -15,9 +15,9 @@ import pytest
 from compactor.base.errors import CompactorError, WriteConflict
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.notifications.write_events import Write
-from compactor.metastore.store import Metastore
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.tables.store import Store
 from tests.contract.test_notifications import denied
 from tests.support.followed import NEXT, ROW, follow, log, log_writes, message, next_numbers, set_next, types, written

@@ -15,7 +15,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import DBS, SDS
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state.store import init
+from compactor.state.state_database import init
 from tests.support import servers
 
 EMBEDDED, HIVE3 = "embedded", "hive3"

@@ -6,9 +6,9 @@ from sqlalchemy import func, select
 
 from compactor.acid import txn_states
 from compactor.compaction.entry import Entity
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.queue.candidates import Aborted
 from compactor.metastore.schema.tables import TXN_COMPONENTS, TXNS
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import components
 
 

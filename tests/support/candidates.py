@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.compaction.eligibility import order_entities
 from compactor.compaction.entry import Entity
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 
 def candidates_of(metastore: Metastore) -> list[Entity]:

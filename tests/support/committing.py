@@ -12,8 +12,8 @@ from sqlalchemy import Engine, event
 from compactor.base.errors import LostClaim
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.queue.commit_section import Commit, Commits, Committing
-from compactor.metastore.store import Metastore
 
 
 @contextmanager

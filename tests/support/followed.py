@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import insert, inspect, select, update
 
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.notifications import notification_tables as n
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 
 NEXT, ROW = 7, 40  #: numbers of the next event, and of its row, of a Hive that has written some
 _MODEL = "org.apache.hadoop.hive.metastore.model."

@@ -15,6 +15,7 @@ from sqlalchemy import func, insert, select
 from compactor.base.ids import WriteId
 from compactor.metastore.catalog.embedded import ORC_SERDE, NewTable
 from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,
     PARTITION_KEY_VALS,
@@ -23,10 +24,9 @@ from compactor.metastore.schema.tables import (
     SERDES,
     TBLS,
 )
-from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.tables.writing.writer import write_rows
 

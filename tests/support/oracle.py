@@ -23,7 +23,7 @@ from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import WriteId
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.storage.local import LocalStorage
 from tests.support.expected import HIVE_NULL_PARTITION, render
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.settings.precedence import Settings
 from compactor.site.site import Site
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.tables.store import Store
 from tests.support.tables import with_settings

@@ -16,8 +16,8 @@ from typing import Any
 
 from sqlalchemy import Connection, event, select
 
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 
 Row = tuple[str, tuple[tuple[str, str], ...]]  #: name of the table, columns with their values
 State = Counter[Row]

@@ -8,7 +8,7 @@ from compactor.compaction.entry import Entity
 from compactor.locking.statement_locks import PlannedLock, TableFacts, locks
 from compactor.locking.statement_rules import Name, Operation
 from compactor.metastore.locks.lock_rows import NO_TXN, Lock, LockRow
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.settings.precedence import Layer, Settings
 from compactor.statements.parser import parse
 

@@ -1,1 +1,1 @@
-"""Alembic's steps from one release's tables to the next; run by ``compactor.state.store.upgrade``."""
+"""Alembic's steps from one release's tables to the next; run by ``compactor.state.state_database.upgrade``."""

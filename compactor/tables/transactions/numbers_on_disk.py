@@ -25,7 +25,7 @@ from compactor.site.site import Site, claims_of, path_of
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_loaded
 
 if TYPE_CHECKING:
-    from compactor.metastore.store import Metastore
+    from compactor.metastore.metastore import Metastore
 
 log = logging.getLogger(__name__)
 _MOST_LISTED = 64  #: directories on each level; the last ones by name, which are the newest if partitions are days

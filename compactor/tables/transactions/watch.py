@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from compactor.base.errors import CompactorError, LockLost, SnapshotExpired
 from compactor.base.ids import TxnId
 from compactor.metastore.locks.hive_locks import has_lock
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 
 class Watch:

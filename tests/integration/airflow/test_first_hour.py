@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from compactor.cli.program import program
 from compactor.compaction.states import State
-from compactor.metastore.store import open_metastore
+from compactor.metastore.metastore import open_metastore
 from demo.demo_folder import DemoPaths
 from tests.support.tables import insert, make_table, rows_of
 from tests.support.watching import files_below, rows_about

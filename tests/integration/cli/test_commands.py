@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from compactor.cli.program import program
 from compactor.metastore.catalog.embedded import NewTable
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from demo.fixtures import register_fixture
 from tests.support.expected import step
 from tests.support.patience import PATIENCE
@@ -231,7 +231,7 @@ def test_init_makes_a_metastore_once(compactor: Compactor, monkeypatch: pytest.M
 def test_a_batch_of_another_driver_is_0_and_untouched(
     compactor: Compactor, metastore: Metastore, warehouse: Path, metastore_url: str
 ) -> None:
-    from compactor.state.store import open_state
+    from compactor.state.state_database import open_state
 
     register_fixture(metastore, step(DUE), warehouse)
     (asked,) = told(compactor("compact", "default.f1_basic", "--json"))

@@ -35,7 +35,7 @@ def work(manager: str, where: str, number: int, rounds: int, directory: Path, re
             logging.getLogger("kazoo").setLevel(logging.CRITICAL)
             locks = stack.enter_context(contextlib.closing(open_zookeeper_locks(where)))
         else:
-            from compactor.metastore.store import open_metastore
+            from compactor.metastore.metastore import open_metastore
 
             metastore = stack.enter_context(contextlib.closing(open_metastore("default", where)))
             locks = metastore.locks
@@ -71,7 +71,7 @@ def main(manager: str, where: str, processes: int, rounds: int, directory: Path)
     for n in range(OBJECTS):
         (directory / f"t{n}").mkdir()
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["compactor.metastore.store", "compactor.metastore.locks.zookeeper"])
+    context.set_forkserver_preload(["compactor.metastore.metastore", "compactor.metastore.locks.zookeeper"])
     results = context.Queue()
     arguments = (manager, where)
     running = [context.Process(target=work, args=(*arguments, n, rounds, directory, results)) for n in range(processes)]

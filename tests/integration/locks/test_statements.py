@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from tests.support.sessions import Session
 
 Begin = Callable[..., Session]

@@ -20,7 +20,7 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.site.site import Site, paused_tables
-from compactor.state.entry_progress import Progress
+from compactor.state.runs import Progress
 from tests.integration.page.conftest import ROOT, SLOW, Shown, opened
 
 pytestmark = pytest.mark.whole
@@ -287,15 +287,15 @@ def test_a_page_of_another_origin_can_do_nothing_in_the_name_of_who_is_logged_in
 def test_what_runs_is_watched_as_it_gets_on(shown: Shown, login: Login, site: Site) -> None:
     """Units, bytes and the time left, in both views and at both widths, without anybody reloading anything."""
     assert site.state is not None
-    rows, number = site.state.progress, shown.busy.working
+    runs, number = site.state.runs, shown.busy.working
     half = Progress(entry_id=number, units=8, units_done=4, bytes=2_000_000_000, bytes_done=10**9, spent_ms=600_000)
-    rows.put(site.name, [half])
+    runs.record_progress(site.name, [half])
     try:
         page = opened(login("opal"), shown.page_url("queue"))
         for width, name in ((1440, "wide"), (400, "narrow")):
             page.set_viewport_size({"width": width, "height": 900})
             for view in ("queue", "overview"):
-                rows.put(site.name, [half])
+                runs.record_progress(site.name, [half])
                 page.goto(shown.page_url(view), timeout=SLOW)
                 row = page.locator("tbody tr").filter(has_text="default.invoices").first
                 expect(row).to_contain_text("4 of 8 units, 1.0 GB of 2.0 GB")
@@ -305,11 +305,13 @@ def test_what_runs_is_watched_as_it_gets_on(shown: Shown, login: Login, site: Si
                 assert outside(page) == [], (view, width)
                 assert serious(page) == [], (view, width)
                 picture(page, f"page-running-{view}-{name}")
-                rows.put(site.name, [replace(half, units_done=6, bytes_done=1_500_000_000, spent_ms=900_000)])
+                runs.record_progress(
+                    site.name, [replace(half, units_done=6, bytes_done=1_500_000_000, spent_ms=900_000)]
+                )
                 expect(row).to_contain_text("6 of 8 units, 1.5 GB of 2.0 GB")
                 expect(row.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "75")
     finally:
-        rows.forget(site.name, [number])
+        runs.forget_progress(site.name, [number])
 
 
 @pytest.mark.smoke

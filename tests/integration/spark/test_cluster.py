@@ -101,7 +101,7 @@ def runs_on_both_workers(spark: Cluster, deployment: Site, metastore_url: str, w
         assert figures["stripes_encoded"] > WORKERS
         assert all(directories(f"{partitions.location}/p={n:06d}") == [] for n in range(3))  # minors
 
-        (resident,) = own_state(deployment).residents.find(deployment.name)
+        (resident,) = own_state(deployment).batches.residents(deployment.name)
         _, look = skewed(deployment, warehouse, "later")
         later = look()
         request_compaction(deployment, table="later", type="major")

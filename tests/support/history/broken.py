@@ -15,10 +15,10 @@ from compactor.compaction.states import State
 from compactor.locking.lock_requests import LockRequest
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.locks.lock_rows import LockRow
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.queue.queue_rows import CQ
 from compactor.metastore.queue.worker_claims import Claims
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_WRITE_ID, TXNS
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import commit_rows
 from compactor.metastore.transactions.transactions import Transactions
 from compactor.metastore.transactions.write_id_rows import WriteIds

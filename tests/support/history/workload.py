@@ -20,9 +20,9 @@ from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column as TableColumn
 from compactor.metastore.locks.lock_rows import NO_TXN, Lock
-from compactor.metastore.store import Metastore, open_metastore
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
-from compactor.state.store import open_state
+from compactor.state.state_database import open_state
 from tests.support.committing import committing
 from tests.support.history.recorder import Recorder
 

@@ -10,7 +10,7 @@ from compactor.answers.overview import queue_page
 from compactor.answers.running_compactions import Running, running, time_left
 from compactor.answers.show_compactions import show_compactions
 from compactor.site.site import Site, own_state
-from compactor.state.entry_progress import Progress
+from compactor.state.runs import Progress
 from tests.support.busy_metastore import Busy, make_busy
 
 HALF = {"units": 4, "units_done": 2, "bytes": 1000, "bytes_done": 500}
@@ -25,7 +25,7 @@ def busy(deployment: Site, warehouse: Path) -> Busy:
     state.batches.describe(batch, "driver", application_id="app", tracking_url="http://spark", log_url="http://log")
     state.batches.set_task(batch, "http://airflow/dags/d/runs/r/tasks/t")
     state.batches.set_task(batch, "x" * 2000)  # too long to be kept
-    state.progress.put(deployment.name, [Progress(entry_id=found.working, spent_ms=60_000, **HALF)])
+    state.runs.record_progress(deployment.name, [Progress(entry_id=found.working, spent_ms=60_000, **HALF)])
     return found
 
 

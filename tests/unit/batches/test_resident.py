@@ -44,7 +44,7 @@ def test_entries_that_arrive_meanwhile_run_in_the_same_application(deployment: S
     ask(deployment, warehouse, "b")
     (done,) = lingered(deployment, batch)
     assert [(o.entry.entity.table, o.result) for o in done.outcomes] == [("b", Result.COMPACTED)]
-    assert own_state(deployment).residents.find(deployment.name) == []
+    assert own_state(deployment).batches.residents(deployment.name) == []
 
 
 def test_it_ends_without_work(deployment: Site, warehouse: Path) -> None:
@@ -89,21 +89,21 @@ def test_a_batch_given_to_a_resident_needs_no_application(deployment: Site, ware
     store = own_state(deployment)
     route = store.batches.get(batch).route
     assert route is not None
-    with ResidentRow(store.residents, deployment.name, route, "app-1", 60_000) as presence:
+    with ResidentRow(store.batches, deployment.name, route, "app-1", 60_000) as presence:
         ask(deployment, warehouse, "b")
         (planned,) = plan_batches(deployment)
         assert (planned.resident, planned.to_json()["resident"]) == (presence.id, presence.id)
-        assert store.residents.assigned_batch(presence.id) == planned.batch_id
+        assert store.batches.assigned_batch(presence.id) == planned.batch_id
 
 
 def test_a_resident_that_works_stays_alive(deployment: Site, warehouse: Path) -> None:
     batch = first_batch(deployment, warehouse)
     store = own_state(deployment)
-    with ResidentRow(store.residents, deployment.name, store.batches.get(batch).route or "", "app-1", 2000):
-        (before,) = store.residents.find(deployment.name)
+    with ResidentRow(store.batches, deployment.name, store.batches.get(batch).route or "", "app-1", 2000):
+        (before,) = store.batches.residents(deployment.name)
 
         def is_later() -> bool:
-            return any(found.alive_until > before.alive_until for found in store.residents.find(deployment.name))
+            return any(found.alive_until > before.alive_until for found in store.batches.residents(deployment.name))
 
         until("it is marked as alive for longer", is_later)
 
@@ -111,11 +111,11 @@ def test_a_resident_that_works_stays_alive(deployment: Site, warehouse: Path) ->
 def test_a_batch_given_to_a_dead_resident_is_planned_again(deployment: Site, warehouse: Path) -> None:
     batch = first_batch(deployment, warehouse)
     store = own_state(deployment)
-    dead = store.residents.enter(deployment.name, store.batches.get(batch).route or "", "app-1", 60_000)
+    dead = store.batches.add_resident(deployment.name, store.batches.get(batch).route or "", "app-1", 60_000)
     ask(deployment, warehouse, "b")
     (planned,) = plan_batches(deployment)
     assert planned.resident == dead
-    store.residents.extend(dead, -1)
+    store.batches.extend_resident(dead, -1)
     (again,) = plan_batches(deployment)
     assert (again.resident, store.batches.get(planned.batch_id).state) == (None, BatchState.DONE)
     assert run_batch(deployment, again.batch_id, InProcessRunner()).outcomes[0].entry.state is State.WORKING
@@ -136,7 +136,7 @@ def test_without_spark_no_batch_is_taken(deployment: Site, warehouse: Path) -> N
         is_alive=bool,
     )
     assert done == []
-    assert own_state(deployment).residents.find(deployment.name) == []
+    assert own_state(deployment).batches.residents(deployment.name) == []
     assert [planned.resident for planned in plan_batches(deployment)] == [None]
 
 

@@ -7,7 +7,7 @@ from compactor.base.ids import TxnId
 from compactor.cleaner.blockers import blocked_entries, blockers_of, blocking_transactions
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.site.site import Site
 from compactor.state.sightings import Sighting

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from compactor.base.errors import BadSetting, DatabaseUnavailable
 from compactor.cli.context import DONE, FAILED, REFUSED, TIMED_OUT, USAGE, CliContext, with_context
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 
 @click.command()

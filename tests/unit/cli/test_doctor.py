@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 Compactor = Callable[..., Result]
 

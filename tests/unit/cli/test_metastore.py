@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from compactor.metastore.store import Metastore
-from compactor.state import store
+from compactor.metastore.metastore import Metastore
+from compactor.state import state_database
 from tests.support.backups import Backup
 
 Compactor = Callable[..., Result]
@@ -18,7 +18,7 @@ def test_init_creates_a_metastore_with_our_state(compactor: Compactor, metastore
     done = compactor("metastore", "init")
     assert done.stdout == f"metastore default: {metastore_url}, schema 4.0.0, with our state\n"
     assert (tmp_path / "metastore.db").is_file()
-    store.open_state(metastore_url).close()
+    state_database.open_state(metastore_url).close()
 
 
 def test_init_of_an_existing_metastore_changes_nothing(compactor: Compactor, metastore: Metastore) -> None:

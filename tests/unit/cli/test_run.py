@@ -10,7 +10,7 @@ from click.testing import Result
 from compactor.base.errors import DatabaseUnavailable
 from compactor.base.stop_signals import Stop
 from compactor.cli.run import repeat
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.site.site import Site
 from tests.support.passes import compact, settle
 from tests.support.tables import insert, make_table

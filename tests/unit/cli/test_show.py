@@ -13,7 +13,7 @@ from compactor.compaction.states import CompactionType
 from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.site.site import Site, own_state
 
 

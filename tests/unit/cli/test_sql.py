@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compactor.cli.program import program
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 Compactor = Callable[..., Result]
 CREATE = "create table t (a int, b string); insert into t values (1, null), (2, null)"

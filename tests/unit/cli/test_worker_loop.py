@@ -13,8 +13,8 @@ from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import WorkerPass
 from compactor.cli.worker_loop import CliWorker
 from compactor.database.engine import open_database
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
-from compactor.metastore.store import Metastore
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.database import privileges
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 
 def test_a_file_is_written_or_not(metastore: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:

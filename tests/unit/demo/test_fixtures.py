@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from compactor.base.errors import BadFile, NotFound, Refused
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables
-from compactor.metastore.store import Metastore
 from demo.fixtures import LocationForm, read_step, register_fixture
 from tests.support.expected import FIXTURES, in_order, step, step_id
 

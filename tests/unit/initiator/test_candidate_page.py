@@ -22,8 +22,8 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
-from compactor.state.overrides import Override
 from compactor.state.seen_conditions import Conditions
+from compactor.state.stored_overrides import Override
 from compactor.storage.local import LocalStorage
 from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of

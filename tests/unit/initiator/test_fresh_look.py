@@ -17,7 +17,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.state.decisions import PASS
 from compactor.state.seen_conditions import Seen
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from tests.support.passes import clean_all
 from tests.support.tables import entity_of, insert, make_table, with_settings
 

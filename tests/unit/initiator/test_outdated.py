@@ -14,7 +14,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.state.decisions import PASS
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, with_settings
 

@@ -11,7 +11,7 @@ from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.site.site import Site
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 from tests.support.tables import insert, make_table, with_settings
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.change_marker import change_marker
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 
 T = Entity(database="default", table="t")

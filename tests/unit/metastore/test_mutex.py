@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import LockNotGranted, LostClaim
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 
 
 def test_one_holder_at_a_time(metastore: Metastore) -> None:

@@ -14,7 +14,7 @@ from compactor.compaction.states import CompactionType
 from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.metastore.store import Metastore, open_metastore
+from compactor.metastore.metastore import Metastore, open_metastore
 
 T = Entity(database="default", table="t")
 LOCK = LockRequest(database="default", table="t", type=LockType.SHARED_READ)

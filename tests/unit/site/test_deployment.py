@@ -12,8 +12,8 @@ from sqlalchemy import select
 from compactor.base.errors import BadSetting, DatabaseUnavailable, Refused, UnnamedPlace, UnsafeDirectory
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, VERSION, WRITE_SET
-from compactor.metastore.store import Metastore
 from compactor.rows.remote_source import open_source
 from compactor.settings.file_limits import FileLimits
 from compactor.site.deployment import OTHERS, configure, memory_of, open_deployment, open_site, open_stores

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import select, update
 
 from compactor.base.errors import LostClaim
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import TXNS
-from compactor.metastore.store import Metastore
 from compactor.site.heartbeat import Heartbeat
 from tests.support.patience import PATIENCE, until
 

@@ -6,7 +6,7 @@ from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Column
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.site.named_tables import Where, find_table, find_where, nearest, parse_table
 
 

@@ -141,12 +141,12 @@ def test_only_what_changed_is_stored(site: Site, table: Table) -> None:
     first = RemovalProof(site)
     first.of_table(table, [ABORTED])
     first.remember()
-    known = site.state.places.known(site.name)
+    known = site.state.sightings.locations(site.name)
     assert list(known) == [table.location]
     again = RemovalProof(site)
     again.of_table(table, [ABORTED])
     again.remember()
-    assert site.state.places.known(site.name) == known
+    assert site.state.sightings.locations(site.name) == known
 
 
 class Bucket(LocalStorage):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.state.store import OwnState, open_state
+from compactor.state.state_database import OwnState, open_state
 
 
 @pytest.fixture

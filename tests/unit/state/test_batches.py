@@ -4,7 +4,9 @@ import pytest
 
 from compactor.base.errors import LostClaim, NotFound, Refused
 from compactor.state.batches import BatchState
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
+
+ALIVE = 60_000
 
 
 def plan(state: OwnState, *entries: int, metastore: str = "m", reserved_ms: int = 60_000) -> int:
@@ -120,3 +122,66 @@ def test_what_is_not_there_is_named(fresh: OwnState) -> None:
         fresh.batches.renew(7, 1)
     with pytest.raises(NotFound, match="batch 7"):
         fresh.batches.register(7, "a", 1)
+
+
+def plan_for_route(state: OwnState, entry: int, route: str | None = "r", metastore: str = "m") -> int:
+    return state.batches.plan(metastore, None, None, [entry], {}, route=route)
+
+
+def taken_by(state: OwnState, batch: int) -> int | None:
+    return state.batches.get(batch).resident
+
+
+def test_a_batch_is_given_to_an_idle_resident_of_its_route(fresh: OwnState) -> None:
+    mine = fresh.batches.add_resident("m", "r", "app-1", ALIVE)
+    others = [
+        plan_for_route(fresh, 1, "other"),
+        plan_for_route(fresh, 2, metastore="n"),
+        plan_for_route(fresh, 3, None),
+    ]
+    assert [taken_by(fresh, batch) for batch in others] == [None] * 3
+    batch_id = plan_for_route(fresh, 4)
+    assert (taken_by(fresh, batch_id), fresh.batches.assigned_batch(mine)) == (mine, batch_id)
+    assert [r.application_id for r in fresh.batches.residents("m")] == ["app-1"]
+
+
+def test_no_batch_waits_behind_another(fresh: OwnState) -> None:
+    """A busy resident is assigned no batch: another application can begin at once."""
+    mine = fresh.batches.add_resident("m", "r", "app-1", ALIVE)
+    first, second = plan_for_route(fresh, 1), plan_for_route(fresh, 2)
+    fresh.batches.register(first, "d", ALIVE)
+    third = plan_for_route(fresh, 3)
+    assert [taken_by(fresh, batch) for batch in (first, second, third)] == [mine, None, None]
+    fresh.batches.finish(first, "d")
+    assert taken_by(fresh, plan_for_route(fresh, 4)) == mine
+
+
+def test_a_resident_with_a_batch_does_not_end(fresh: OwnState) -> None:
+    mine = fresh.batches.add_resident("m", "r", "app-1", ALIVE)
+    batch = plan_for_route(fresh, 1)
+    assert not fresh.batches.remove_resident(mine)
+    fresh.batches.register(batch, "d", ALIVE)
+    fresh.batches.finish(batch, "d")
+    assert fresh.batches.remove_resident(mine)
+    assert taken_by(fresh, plan_for_route(fresh, 2)) is None
+
+
+def test_what_was_given_to_one_that_died_is_free_again(fresh: OwnState) -> None:
+    dead = fresh.batches.add_resident("m", "r", "app-1", ALIVE)
+    batch, begun = plan_for_route(fresh, 1), None
+    fresh.batches.extend_resident(dead, -1)
+    begun = plan_for_route(fresh, 2)
+    assert taken_by(fresh, begun) is None
+    assert fresh.batches.residents("m") == []
+    assert [fresh.batches.remove_dead_residents(metastore) for metastore in ("other", "m", "m")] == [0, 1, 0]
+    assert fresh.batches.get(batch).state is BatchState.DONE
+    assert fresh.batches.reserved("m") == {2}
+    assert not fresh.batches.extend_resident(dead, ALIVE)
+
+
+def test_a_batch_that_is_planned_again_is_nobodys(fresh: OwnState) -> None:
+    fresh.batches.add_resident("m", "r", "app-1", ALIVE)
+    batch = plan_for_route(fresh, 1)
+    fresh.batches.finish(batch)
+    assert fresh.batches.renew(batch, ALIVE)
+    assert taken_by(fresh, batch) is None

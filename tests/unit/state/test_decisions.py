@@ -3,7 +3,7 @@ from __future__ import annotations
 from compactor.compaction.entry import Entity
 from compactor.state.decisions import Decided
 from compactor.state.seen_conditions import Seen
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 T, P = Entity(database="d", table="t"), Entity(database="d", table="t", partition="p=1")
 

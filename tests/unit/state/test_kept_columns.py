@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 
 def test_what_is_put_is_kept_beside_what_was_known(fresh: OwnState) -> None:

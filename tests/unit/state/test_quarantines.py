@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 ONE = Quarantined(
     entry_id=7,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compactor.state.read_counts import Read, ReadsOfTable
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 ONE = Read(database="d", table="t", engine="trino", query="q1", like="a", at=1000, seconds=2.0, files=3, bytes=4)
 

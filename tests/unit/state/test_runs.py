@@ -5,9 +5,9 @@ from dataclasses import fields, replace
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.state.runs import Run
+from compactor.state.runs import Progress, Run
+from compactor.state.state_database import OwnState
 from compactor.state.state_tables import RUNS
-from compactor.state.store import OwnState
 
 T, P = Entity(database="d", table="t"), Entity(database="d", table="t", partition="p=1")
 RUN = Run(metastore="m", entry_id=1, entity=T, type=CompactionType.MAJOR, txn=TxnId(9), worker_id="compactor-1")
@@ -58,3 +58,31 @@ def test_only_old_ones_go(fresh: OwnState) -> None:
     with fresh.database.write() as conn:
         conn.execute(RUNS.update().values(ENDED_AT=1))
     assert fresh.runs.purge(60_000) == 1
+
+
+ONE = Progress(entry_id=1, units=8, units_done=3, bytes=800, bytes_done=350, spent_ms=4000)
+
+
+def test_the_newest_row_of_an_entry_counts(fresh: OwnState) -> None:
+    runs = fresh.runs
+    runs.record_progress("m", [ONE, replace(ONE, entry_id=2)])
+    runs.record_progress("m", [replace(ONE, units_done=4)])
+    runs.record_progress("other", [replace(ONE, units_done=8)])
+    runs.record_progress("m", [])
+    by_entry = runs.progress("m", [1, 2, 3])
+    assert {number: progress.units_done for number, progress in by_entry.items()} == {1: 4, 2: 3}
+    assert replace(by_entry[2], at=0) == replace(ONE, entry_id=2)
+    assert by_entry[1].at > 0
+    assert runs.progress("m", []) == {}
+
+
+def test_what_has_ended_is_forgotten_and_what_was_left_is_purged(fresh: OwnState) -> None:
+    runs = fresh.runs
+    runs.record_progress("m", [ONE, replace(ONE, entry_id=2), replace(ONE, entry_id=3)])
+    runs.forget_progress("m", [1])
+    runs.forget_progress("m", [])
+    assert sorted(runs.progress("m", [1, 2, 3])) == [2, 3]
+    with fresh.database.write() as conn:
+        conn.exec_driver_sql("UPDATE COMPACTOR_PROGRESS SET AT = AT - 60000 WHERE ENTRY_ID = 2")
+    assert runs.purge_progress(30_000) == 1
+    assert sorted(runs.progress("m", [1, 2, 3])) == [3]

@@ -10,7 +10,7 @@ from compactor.compaction.decision_reuse import Basis, StoredDecision
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.state.seen_conditions import ORDERS, ConditionFilter, Seen
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
 
 SICK = Condition(base_bytes=10, delta_bytes=30, delete_bytes=4, deltas=12, files=13, small_files=13, health=20)
 WELL = Condition(base_bytes=1000, files=1)

@@ -12,9 +12,9 @@ from compactor.base.errors import DatabaseUnavailable
 from compactor.compaction.entry import Entity
 from compactor.database.engine import open_database
 from compactor.metastore.schema import create
-from compactor.state import store
+from compactor.state import state_database
+from compactor.state.state_database import OwnState
 from compactor.state.state_tables import VERSION_TABLE, metadata
-from compactor.state.store import OwnState
 
 T = Entity(database="default", table="t")
 P = Entity(database="default", table="p", partition="d=1")
@@ -27,7 +27,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def state(url: str) -> Iterator[OwnState]:
-    opened = store.init(url)
+    opened = state_database.init(url)
     yield opened
     opened.close()
 
@@ -49,8 +49,8 @@ def test_numbers_are_handed_out_once(state: OwnState) -> None:
 def test_our_tables_are_beside_the_metastores(url: str) -> None:
     database = open_database(url)
     create.create(database)
-    store.upgrade(database)
-    store.upgrade(database)
+    state_database.upgrade(database)
+    state_database.upgrade(database)
     with database.read() as conn:
         ours = {name for name in inspect(conn).get_table_names() if name.startswith("COMPACTOR_")}
     assert ours == set(metadata.tables) | {VERSION_TABLE}
@@ -62,37 +62,37 @@ def test_a_step_that_fails_leaves_nothing(url: str) -> None:
     with database.write() as conn:
         conn.exec_driver_sql("CREATE TABLE COMPACTOR_RUNS (a)")
     with pytest.raises(DatabaseUnavailable, match="COMPACTOR_RUNS"):
-        store.upgrade(database)
+        state_database.upgrade(database)
     with database.read() as conn:
         assert inspect(conn).get_table_names() == ["COMPACTOR_RUNS"]
 
 
 def test_opening_logs_nothing(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """A waiting task opens the state every few seconds, and its log is for people."""
-    store.init(url).close()
+    state_database.init(url).close()
     caplog.clear()
     with caplog.at_level("DEBUG"):
-        store.open_state(url).close()
+        state_database.open_state(url).close()
     assert [record.name for record in caplog.records if record.levelname != "DEBUG"] == []
 
 
 def test_opening_what_is_not_there_says_what_to_do(url: str) -> None:
     with pytest.raises(DatabaseUnavailable, match="init"):
-        store.open_state(url)
+        state_database.open_state(url)
     create.create(open_database(url))
     with pytest.raises(DatabaseUnavailable, match="holds no state; run `compactor state init`"):
-        store.open_state(url)
+        state_database.open_state(url)
 
 
 def test_state_of_another_release_is_refused(url: str, state: OwnState) -> None:
     with state.database.write() as conn:
         conn.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
     with pytest.raises(DatabaseUnavailable, match="9999"):
-        store.open_state(url)
+        state_database.open_state(url)
 
 
 def test_the_steps_are_found_from_any_folder(tmp_path: Path, url: str) -> None:
-    script = f"from compactor.state import store; print(store.version(store.init({url!r}).database))"
+    script = f"from compactor.state import state_database as own; print(own.version(own.init({url!r}).database))"
     root = str(Path(__file__).parents[3])
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -102,4 +102,4 @@ def test_the_steps_are_found_from_any_folder(tmp_path: Path, url: str) -> None:
         text=True,
         check=False,
     )
-    assert done.stdout.strip() == store.newest_version(), done.stderr
+    assert done.stdout.strip() == state_database.newest_version(), done.stderr

@@ -5,8 +5,8 @@ from sqlalchemy import Integer, Table, make_url
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateTable
 
+from compactor.state.state_database import OwnState
 from compactor.state.state_tables import BATCHES, VERSION_TABLE, lock_state, metadata
-from compactor.state.store import OwnState
 
 OURS = list(metadata.tables.values())
 

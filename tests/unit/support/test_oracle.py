@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from demo.fixtures import register_fixture
 from tests.support.expected import difference, read_expected, step_id, steps
 from tests.support.oracle import read_lines

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from compactor.state.entry_progress import Progress
+from compactor.state.runs import Progress
 from compactor.worker.under_way import UnderWay
 
 

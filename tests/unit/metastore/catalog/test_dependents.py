@@ -7,8 +7,8 @@ from sqlalchemy import select
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.dependents import DependentRows
 from compactor.metastore.catalog.values import Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import TXN_COMPONENTS
-from compactor.metastore.store import Metastore
 
 
 def test_a_partition_with_the_twice_escaped_name_of_another_is_spared(metastore: Metastore, partitioned: Table) -> None:

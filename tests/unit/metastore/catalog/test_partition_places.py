@@ -8,7 +8,7 @@ import pytest
 
 from compactor.metastore.catalog import partition_places
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from tests.support.many import make_partitions
 
 

@@ -9,8 +9,8 @@ from compactor.base.errors import NotFound, Refused
 from compactor.metastore.catalog.embedded import EmbeddedCatalog, NewTable
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
-from compactor.metastore.store import Metastore
 
 INT, STRING = Column(name="a", type="int"), Column(name="s", type="string")
 KEYS = (Column(name="d", type="string"), Column(name="n", type="int"))

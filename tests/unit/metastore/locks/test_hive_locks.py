@@ -8,8 +8,8 @@ from sqlalchemy import update
 from compactor.base.ids import TxnId
 from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.locks.lock_rows import LockState
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import HIVE_LOCKS
-from compactor.metastore.store import Metastore
 
 
 def want(type: LockType, table: str | None = "t") -> list[LockRequest]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from tests.support.aborted import aborted_of
 
 T = Entity(database="d", table="t")

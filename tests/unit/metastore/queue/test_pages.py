@@ -4,7 +4,7 @@ import pytest
 
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 
 @pytest.fixture

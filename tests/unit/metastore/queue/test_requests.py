@@ -7,7 +7,7 @@ import pytest
 from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 T = Entity(database="d", table="t")
 

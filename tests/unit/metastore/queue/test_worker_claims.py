@@ -7,7 +7,7 @@ import pytest
 from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 
 T = Entity(database="d", table="t")

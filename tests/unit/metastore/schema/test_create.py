@@ -7,10 +7,10 @@ from sqlalchemy import inspect
 
 from compactor.base.errors import DatabaseUnavailable, NotSupported
 from compactor.database.engine import open_database
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import dialect_for
 from compactor.metastore.schema.tables import metadata
-from compactor.metastore.store import Metastore, open_metastore
 
 SQL = Path(__file__).parents[4] / "sql"
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from sqlalchemy import insert, select
 
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import NEXT_WRITE_ID
-from compactor.metastore.store import Metastore
 
 N = NEXT_WRITE_ID.c
 

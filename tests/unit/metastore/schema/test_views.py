@@ -6,8 +6,8 @@ import pytest
 
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.views import statements
-from compactor.metastore.store import Metastore
 
 T = Entity(database="default", table="t")
 KINDS = ("sqlite", "postgresql", "mysql")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 T = Entity(database="default", table="t")
 U = Entity(database="default", table="u")

@@ -6,8 +6,8 @@ from compactor.acid.partition_names import escape_again
 from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import TXN_COMPONENTS
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.components import forget_aborted, of_entity, recorded_forms
 
 

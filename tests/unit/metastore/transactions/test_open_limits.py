@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import Refused
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.open_limits import OpenLimit, TxnLimits
 
 

@@ -5,8 +5,8 @@ from sqlalchemy import insert, select
 
 from compactor.acid import txn_states
 from compactor.base.ids import TxnId
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXNS, WRITE_SET
-from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import transaction_rows as txn_rows
 from compactor.metastore.transactions.transaction_rows import TxnRow, TxnType
 

@@ -6,7 +6,7 @@ import pytest
 
 from compactor.base.errors import NotFound, Refused, TransactionAborted
 from compactor.base.ids import TxnId
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 
 
 def test_numbers_ascend_and_never_come_again(metastore: Metastore) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from compactor.base.errors import Refused, TransactionAborted
 from compactor.compaction.entry import Entity
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 
 T = Entity(database="d", table="t")

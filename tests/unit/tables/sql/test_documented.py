@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from compactor.cli.program import program
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.statements.statement_list import FORMS, Form
 
 PAGE = Path(__file__).parents[4] / "docs" / "sql.md"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compactor.state.overrides import Override
-from compactor.state.store import OwnState
+from compactor.state.state_database import OwnState
+from compactor.state.stored_overrides import Override
 
 NUM = Override(database="d", table="t", key="hive.compactor.delta.num.threshold", value="3", by="ann")
 PAUSED = Override(database="d", table="t", key="compactor.paused", value="true", by="bob")

@@ -12,20 +12,16 @@ from sqlalchemy import Connection, column, inspect, select, table
 
 from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database, open_database
-from compactor.state.abort_sightings import AbortSightings
 from compactor.state.batches import Batches
 from compactor.state.decisions import Decisions
-from compactor.state.entry_progress import ProgressRows
 from compactor.state.kept_columns import KeptColumns
-from compactor.state.overrides import StoredOverrides
 from compactor.state.quarantines import Quarantines
 from compactor.state.read_counts import Reads
-from compactor.state.residents import Residents
 from compactor.state.runs import Runs
 from compactor.state.seen_conditions import Conditions
-from compactor.state.seen_locations import Places
 from compactor.state.sightings import Sightings
-from compactor.state.state_tables import VERSION_TABLE
+from compactor.state.state_tables import VERSION_TABLE, metadata
+from compactor.state.stored_overrides import StoredOverrides
 
 
 class OwnState:
@@ -34,17 +30,13 @@ class OwnState:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.batches = Batches(database)
-        self.residents = Residents(database)
         self.runs = Runs(database)
         self.decisions = Decisions(database)
         self.sightings = Sightings(database)
         self.conditions = Conditions(database)
         self.overrides = StoredOverrides(database)
         self.quarantines = Quarantines(database)
-        self.places = Places(database)
-        self.progress = ProgressRows(database)
         self.reads = Reads(database)
-        self.aborts = AbortSightings(database)
 
     def kept_columns(self, metastore: str) -> KeptColumns:
         """Returns the values for which the queue of ``metastore`` has no columns."""
@@ -91,12 +83,17 @@ def newest_version() -> str | None:
 def upgrade(database: Database) -> str | None:
     """Creates the state's tables, or upgrades them if needed; returns this release's version.
 
-    All steps happen in one transaction.
+    A new state gets all tables as they are now, without the steps of earlier releases. Everything happens in one
+    transaction.
     """
     config = _config()
     with database.write() as conn:
         config.attributes["connection"] = conn
-        command.upgrade(config, "head")
+        if _version(conn) is None:
+            metadata.create_all(conn, checkfirst=False)
+            command.stamp(config, "head")
+        else:
+            command.upgrade(config, "head")
         return _version(conn)
 
 

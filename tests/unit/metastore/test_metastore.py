@@ -8,8 +8,8 @@ import pytest
 
 from compactor.base.errors import BadSetting, DatabaseUnavailable, NotSupported
 from compactor.database.engine import open_database
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema.tables import VERSION
-from compactor.metastore.store import Metastore, open_metastore
 
 
 def test_a_metastore_has_its_name_and_schema(metastore: Metastore, metastore_url: str) -> None:
