@@ -49,7 +49,7 @@ class Measured:
     """One compaction: seconds, those of them in which the store worked, and bytes on the line as a share of the table's."""
 
     seconds: float
-    state_database: float
+    store: float
     travelled: float
 
     @property

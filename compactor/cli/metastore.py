@@ -163,7 +163,7 @@ def state_upgrade(context: CliContext) -> None:
 
 def _upgrade_state(context: CliContext) -> None:
     from compactor.database.engine import open_database
-    from compactor.state import store
+    from compactor.state import state_database
 
     configuration = context.configuration()
     if configuration.own_state_url is None:
@@ -173,7 +173,7 @@ def _upgrade_state(context: CliContext) -> None:
         )
     database = open_database(configuration.own_state_url)
     try:
-        version = store.upgrade(database)
+        version = state_database.upgrade(database)
     finally:
         database.close()
     print_either(context.json, {"url": database.url, "version": version}, f"state {database.url}: version {version}")

@@ -25,8 +25,8 @@ def test_a_resident_takes_batches_of_its_queue_alone(on_yarn: YarnSite, mode: st
         (planned,) = plan_batches(site)
     line = on_yarn.spark_submit_line(mode, planned, "--linger", f"{PATIENCE:.0f}")
     with on_yarn.started(line) as process:
-        residents = own_state(on_yarn.site).residents  # it is one once its first batch is done
-        (resident,) = until("the resident", lambda: residents.find(on_yarn.site.name), pause=0.2)
+        batches = own_state(on_yarn.site).batches  # it is one once its first batch is done
+        (resident,) = until("the resident", lambda: batches.residents(on_yarn.site.name), pause=0.2)
         assert on_yarn.entry(first).state is State.READY_FOR_CLEANING
         running = on_yarn.yarn.application(resident.application_id)
         assert (running["state"], running["queue"]) == ("RUNNING", "root.night")

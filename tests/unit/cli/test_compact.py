@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 from click.testing import Result
+from compactor.cli.compact import parse_properties
 
 from compactor.base.errors import BadSetting
-from compactor.cli.compact import parse_properties
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.metastore import Metastore

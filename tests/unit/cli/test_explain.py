@@ -15,7 +15,7 @@ from compactor.cli.explain import explanation_lines
 from compactor.compaction.quarantine_rules import Quarantined
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.metastore.store import Metastore
+from compactor.metastore.metastore import Metastore
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.restored_database import must_be_newest

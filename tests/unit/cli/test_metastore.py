@@ -128,4 +128,4 @@ def test_mode_observe_has_separate_state_or_none(compactor: Compactor, metastore
     refused = compactor("--set", "compactor.mode=observe", "state", "init")
     assert (refused.exit_code, "set state_url" in refused.stderr) == (2, True)
     done = compactor("state", "upgrade", "--json")
-    assert json.loads(done.stdout)["version"] == store.newest_version()
+    assert json.loads(done.stdout)["version"] == state_database.newest_version()
