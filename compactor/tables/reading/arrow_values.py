@@ -51,7 +51,7 @@ def _convert(array: Array, fit: Fit, column: int, kind: ArrowType) -> Array:
     below = partial(_convert, fit=fit)
     match item.kind:
         case TypeKind.TIMESTAMP | TypeKind.TIMESTAMP_INSTANT:
-            return _timestamps(array, kind, fit)
+            return _timestamps(array, kind, fit.name, fit.is_hybrid)
         case TypeKind.DATE:
             return to_gregorian_dates(array) if fit.is_hybrid else array
         case TypeKind.STRUCT if item.children:
@@ -74,18 +74,27 @@ def _nested(array: Array, kind: ArrowType, values: Array) -> Array:
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
 
 
-def _timestamps(array: Array, kind: ArrowType, fit: Fit) -> Array:
-    if pa.types.is_timestamp(array.type) and array.type.equals(kind) and not fit.is_hybrid:
+def in_unit(array: Array, kind: ArrowType, name: str) -> Array:
+    """Converts the timestamps of column ``name`` from parts to ``kind``; other arrays must have that type.
+
+    Raises:
+        NotSupported: a timestamp does not fit into 64 bits of nanoseconds.
+    """
+    return array if array.type.equals(kind) else _timestamps(array, kind, name, False)
+
+
+def _timestamps(array: Array, kind: ArrowType, name: str, is_hybrid: bool) -> Array:
+    if pa.types.is_timestamp(array.type) and array.type.equals(kind) and not is_hybrid:
         return array
     nulls = np.asarray(array.is_null())
     seconds, nanos = _parts(array)
-    if fit.is_hybrid:
+    if is_hybrid:
         seconds = to_gregorian_seconds(seconds)
     if kind.equals(PARTS):
         arrays = [pa.array(seconds, pa.int64()), pa.array(nanos.astype(np.int32), pa.int32())]
         return pa.StructArray.from_arrays(arrays, fields=list(PARTS), mask=pa.array(nulls))
     per_second = PER_SECOND[kind.unit]
-    _must_fit(seconds, per_second, fit.name)
+    _must_fit(seconds, per_second, name)
     values = seconds * per_second + nanos // (10**9 // per_second)
     return pa.array(values, pa.int64(), mask=nulls).cast(kind)
 

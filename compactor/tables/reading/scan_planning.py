@@ -29,7 +29,7 @@ from compactor.site.files_and_metastore import visibility_transactions
 from compactor.site.site import Site, path_of
 from compactor.tables.filters.conditions import Condition, find_columns
 from compactor.tables.filters.partition_constants import may_have, parse_constants
-from compactor.tables.reading.scan_request import ScanRequest, comparable_schema, find_places
+from compactor.tables.reading.scan_request import ScanRequest, find_places
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.transactions.numbers_on_disk import must_miss_no_partition
 from compactor.tables.transactions.pending import overlay
@@ -49,7 +49,7 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
     must_be_readable(table)
     selection, condition = request.selection(table), request.condition(table)
     deciding = {} if condition is None else find_columns(condition)
-    comparable = comparable_schema(table, request.timestamps)
+    comparable = request.comparable(table)
     chosen = _lock_and_choose(txn, table, condition, comparable)
     must_miss_no_partition(txn.site, table, lambda part: _may_hold(part, table, condition, comparable))
     places = find_places(table, list(deciding))
@@ -132,12 +132,7 @@ def partitions_to_read(txn: Transaction, table: Table, request: ScanRequest) -> 
         BadExpression: the filter does not follow the grammar.
     """
     must_be_readable(table)
-    return [
-        part.name
-        for part in _choose_partitions(
-            txn, table, request.condition(table), comparable_schema(table, request.timestamps)
-        )
-    ]
+    return [part.name for part in _choose_partitions(txn, table, request.condition(table), request.comparable(table))]
 
 
 def _choose_partitions(txn: Transaction, table: Table, condition: Condition | None, types: pa.Schema) -> list[_Part]:

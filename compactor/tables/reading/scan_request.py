@@ -13,7 +13,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import Condition
-from compactor.tables.schema import IN_PARTS, NANOSECONDS, Selection, arrow_schema, column_type, select
+from compactor.tables.schema import IN_PARTS, NANOSECONDS, PARTS, Selection, arrow_schema, column_type, select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +45,31 @@ class ScanRequest:
         """
         if self.row_filter is None:
             return None
+        schema = self.comparable(table)
         kinds = {column.name: _kind(column) for column in (*table.columns, *table.partition_keys)}
         times = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
         return bind(
             self.row_filter,
-            comparable_schema(table, self.timestamps),
+            schema,
             chars=[name for name, kind in kinds.items() if kind is TypeKind.CHAR],
-            parts=[name for name, kind in kinds.items() if kind in times and self.timestamps == IN_PARTS],
+            parts=[name for name, kind in kinds.items() if kind in times and schema.field(name).type.equals(PARTS)],
+        )
+
+    def comparable(self, table: Table) -> pa.Schema:
+        """Returns the schema of all columns that have an Arrow type; conditions may compare them.
+
+        Nanoseconds in 64 bits do not reach every timestamp, so a filter compares timestamps in parts instead.
+        """
+        schema = comparable_schema(table, self.timestamps)
+        if self.timestamps != NANOSECONDS:
+            return schema
+        returned = set(self.schema(table).names)
+        exact = comparable_schema(table, IN_PARTS)
+        return pa.schema(
+            [
+                field if field.name in returned and pa.types.is_nested(field.type) else exact.field(field.name)
+                for field in schema
+            ]
         )
 
 

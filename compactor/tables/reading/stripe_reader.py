@@ -27,6 +27,7 @@ from compactor.orc.format.widening import column_widens
 from compactor.orc.widened_rows import widen
 from compactor.rewrite.full_acid.stripe_choice import Choice, dense_start
 from compactor.rows.acid_file import AcidFile
+from compactor.tables.filters.conditions import find_columns
 from compactor.tables.reading.arrow_values import Fit, convert
 from compactor.tables.reading.calendars import is_hybrid
 from compactor.tables.reading.scan_tasks import ScanPlan
@@ -77,7 +78,9 @@ class FileColumns:
         return number
 
     def column(self, array: Array | None, place: int, rows: int, codec: Codec, zone: JavaZone | None = None) -> Array:
-        """Converts a decoded column to its type in the schema; ``array`` is None for a column that the file lacks.
+        """Converts a decoded column to the type that the filter compares, or else to that in the scan's schema.
+
+        ``array`` is None for a column that the file lacks.
 
         Args:
             zone: the zone of the stripe's timestamps; None for UTC.
@@ -87,7 +90,7 @@ class FileColumns:
         """
         new = self.table_types[0].children[place]
         name = self.table_types[0].field_names[place]
-        kind = self.plan.comparable.field(self._name(place)).type
+        kind = self._kinds[place]
         if array is None:
             return pa.nulls(rows, kind)
         decoded = _decoded_type(self.table_types, new, codec)
@@ -108,8 +111,18 @@ class FileColumns:
             return None
         return shown_zone(self.file.source, self.file.tail, stripe)
 
-    def _name(self, place: int) -> str:
-        return self.plan.names[place]
+    @cached_property
+    def _kinds(self) -> dict[int, ArrowType]:
+        """The Arrow types of decoded columns, by position."""
+        plan = self.plan
+        compared = () if plan.condition is None else find_columns(plan.condition)
+        returned = dict(zip(plan.columns, plan.schema.types[int(plan.row_ids) :], strict=False))
+        return {
+            place: plan.comparable.field(plan.names[place]).type
+            if plan.names[place] in compared or place not in returned
+            else returned[place]
+            for place in {*plan.columns, *plan.filter_columns}
+        }
 
 
 def _decoded_type(types: Types, column: int, codec: Codec) -> ArrowType:

@@ -24,6 +24,7 @@ from compactor.tables.filters.conditions import Condition, find_columns
 from compactor.tables.filters.evaluation import match_rows
 from compactor.tables.filters.partition_constants import partition_facts
 from compactor.tables.filters.pruning import FilePruner
+from compactor.tables.reading.arrow_values import in_unit
 from compactor.tables.reading.in_order import Job, in_order
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.stripe_reader import FileColumns, Rows, read_stripe
@@ -174,4 +175,5 @@ class FileReader:
         arrays = [rows.keys] if self.plan.row_ids else []
         arrays += [rows.columns[place] for place in self.plan.columns]
         arrays += [pa.repeat(self.task.constants[name], rows.count) for name in schema.names[len(arrays) :]]
+        arrays = [in_unit(array, field.type, field.name) for array, field in zip(arrays, schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -383,6 +383,17 @@ def test_timestamps_beyond_nanoseconds_are_updated_and_kept(store: Store) -> Non
             table.update({"at": f"'{text}'"})
 
 
+def test_a_filter_compares_timestamps_beyond_nanoseconds_that_are_not_returned(store: Store) -> None:
+    table = _far(store)
+    assert table.scan("at < '1000-01-01'").count() == 1
+    assert table.scan("NOT (at = '2026-11-24 12:00:00.123456')").count() == 3
+    assert table.scan("at >= '9999-12-31 23:59:59.5'", selected_fields=["id"]).to_arrow().to_pylist() == [{"id": 3}]
+    with pytest.raises(NotSupported, match=r"at: the timestamp .* does not fit into 64 bits of nanoseconds"):
+        table.scan("at < '1000-01-01'", selected_fields=["at"]).to_arrow()
+    found = table.scan("at > '1900-01-01' AND id = 2", selected_fields=["at"]).count()
+    assert found == 1
+
+
 def test_every_digit_of_a_timestamp_is_kept(store: Store) -> None:
     table = _far(store)
     exact = {"seconds": 32503680000, "nanos": 123456789}
