@@ -19,7 +19,7 @@ _PRELOADED = ["tests.support.roles", "pandas", "pyarrow.orc", "pyarrow.parquet",
 def forked(target: Callable[..., object], *arguments: Any) -> ForkServerProcess:
     """Returns a process, not yet started, that calls ``target``."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
+    context.set_forkserver_preload([*_PRELOADED, target.__module__])  # counts for the first process only
     return context.Process(target=target, args=arguments)
 
 

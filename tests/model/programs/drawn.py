@@ -157,13 +157,32 @@ def _not(a: bool | None) -> bool | None:
     return None if a is None else not a
 
 
+def names(table: PlainTable) -> st.SearchStrategy[list[str]]:
+    """Draws some columns in any order."""
+    return _names(tuple(table.columns))
+
+
+@lru_cache(1000)
+def _names(columns: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(columns), min_size=1, unique=True)
+
+
 def assignments(table: PlainTable) -> st.SearchStrategy[dict[str, Any]]:
     """Draws literals for some columns that may be assigned."""
-    usable = {
-        name: kind
-        for name, kind in table.columns.items()
-        if kind in COMPARED and not (name == PARTITION and table.is_partitioned) and not (name == KEY and table.buckets)
-    }
+    return _assignments(
+        tuple(
+            (name, kind)
+            for name, kind in table.columns.items()
+            if kind in COMPARED
+            and not (name == PARTITION and table.is_partitioned)
+            and not (name == KEY and table.buckets)
+        )
+    )
+
+
+@lru_cache(1000)
+def _assignments(columns: Columns) -> st.SearchStrategy[dict[str, Any]]:
+    usable = dict(columns)
     chosen = st.lists(st.sampled_from(sorted(usable)), min_size=1, max_size=2, unique=True) if usable else st.just([])
     return chosen.flatmap(
         lambda names: st.fixed_dictionaries({name: st.sampled_from((None, *_literals(usable[name]))) for name in names})

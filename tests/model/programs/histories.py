@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 import signal
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,7 +42,7 @@ from compactor.tables.table import Table
 from compactor.tables.transactions import numbers_on_disk
 from tests.model.programs import drawn
 from tests.model.programs.doors import Change, Door, PythonDoor
-from tests.model.programs.independent_reader import rows_of_files
+from tests.model.programs.independent_reader import rows_of_files, tables_of
 from tests.model.programs.killed import kill
 from tests.model.programs.plain_tables import EVERYTHING, KEY, PlainTable, in_order
 from tests.model.programs.program_world import Beats
@@ -53,6 +52,7 @@ from tests.support.passes import time_out_all
 from tests.support.tables import with_settings
 
 Tables = dict[str, PlainTable]
+_LOOKS, _SELDOM = st.integers(0, 3), st.integers(0, 7)
 
 
 class Missing(Exception):
@@ -76,10 +76,37 @@ class Operation:
         return self.name
 
 
+class World:
+    """An open site, whose database and warehouse each history makes empty again: to open one takes longer than a step."""
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.site, self.folder = site, folder
+        self._empty = Backup(folder / "metastore.db")
+        self._empty.take()
+
+    @classmethod
+    @contextmanager
+    def open(cls, empty_metastore: Path, folder: Path) -> Iterator[World]:
+        """Opens a site on a copy of ``empty_metastore``."""
+        shutil.copyfile(empty_metastore, folder / "metastore.db")
+        environment = {
+            "COMPACTOR_METASTORE_URL": f"sqlite:///{folder}/metastore.db",
+            "COMPACTOR_WAREHOUSE": f"{folder}/w",
+        }
+        with open_site(configure("default", environment=environment)) as site:
+            yield cls(site, folder)
+
+    def clear(self) -> None:
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+        self._empty.restore()
+
+
 class Histories(RuleBasedStateMachine):
     """The state machine. ``seen`` counts, over all runs, what happened."""
 
-    empty_metastore: ClassVar[Path]
+    opened: ClassVar[World]
     door_type: ClassVar[Callable[[Site, Path], Door]]
     seen: ClassVar[Counter[str]] = Counter()
 
@@ -92,25 +119,24 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(exclusive=st.booleans(), remembers=st.booleans(), first=drawn.tables(), second=drawn.tables())
     def make_world(self, exclusive: bool, remembers: bool, first: PlainTable, second: PlainTable) -> None:
-        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(dir=self.empty_metastore.parent)))
-        shutil.copyfile(self.empty_metastore, folder / "metastore.db")
-        environment = {
-            "COMPACTOR_METASTORE_URL": f"sqlite:///{folder}/metastore.db",
-            "COMPACTOR_WAREHOUSE": f"{folder}/w",
-        }
+        folder = self.folder = self.opened.folder
+        self.database = folder / "metastore.db"
+        self.opened.clear()
         self.stack.enter_context(patch("compactor.tables.transactions.transaction_block.Heartbeat", Beats))
-        site = self.stack.enter_context(open_site(configure("default", environment=environment)))
+        for module in ("reading.scan", "writing.changes"):  # to start threads takes longer than to decode a few rows
+            self.stack.enter_context(patch(f"compactor.tables.{module}.THREADS", 1))
         chosen = {
             "hive.txn.opentxn.timeout": "0ms",
             "compactor.lock.wait": "1s",
             "hive.txn.xlock.write": str(exclusive).lower(),
             "hive.compactor.delta.num.threshold": "2",
         }
-        self.site = with_settings(site, **{key.replace(".", "_"): value for key, value in chosen.items()})
+        settings = {key.replace(".", "_"): value for key, value in chosen.items()}
+        self.site = with_settings(self.opened.site, **settings)
         self.site = self.site if remembers else without_memory(self.site)
-        self.folder = folder
+        self.forget_looks()
         (folder / "compactor.toml").write_text(  # for doors of other processes
-            f'[metastore.default]\nurl = "{environment["COMPACTOR_METASTORE_URL"]}"\nwarehouse = "{folder}/w"\n'
+            f'[metastore.default]\nurl = "sqlite:///{self.database}"\nwarehouse = "{folder}/w"\n'
             "[metastore.default.settings]\n" + "".join(f'"{key}" = "{value}"\n' for key, value in chosen.items())
         )
         (folder / "w").mkdir()
@@ -283,7 +309,7 @@ class Histories(RuleBasedStateMachine):
         change = self.drawn_change(data)
         name = change.name
         before, files = self.tables[name].copy(), self.files_of(name)
-        older, newer = Backup(self.folder / "metastore.db"), Backup(self.folder / "metastore.db")
+        older, newer = Backup(self.database), Backup(self.database)
         older.take()
         if compacts:
             self.compaction(name, "major")
@@ -336,11 +362,12 @@ class Histories(RuleBasedStateMachine):
     def adopt(self, operations: list[Operation], told: list[Any], before: Tables) -> None:
         """Takes over the outcome of the first order of the operations that explains what they told and what is there."""
         wrong: list[str] = []
+        actual: dict[str, list[tuple[Any, ...]]] = {}
         for order in ((0, 1), (1, 0)):
             for done in _possible(told):
                 after = {name: table.copy() for name, table in before.items()}
                 why = next(filter(None, (self.differs(operations, told, place, done, after) for place in order)), None)
-                why = why or self.tables_differ(after)
+                why = why or self.tables_differ(after, actual)
                 if why is None:
                     self.tables = after
                     self.seen.update(f"{operations[place].kind}: {type(told[place]).__name__}" for place in order)
@@ -366,14 +393,15 @@ class Histories(RuleBasedStateMachine):
         is_told = answer is not None and expected is not None and not isinstance(answer, Interrupted)
         return f"{operation} told {answer}, wanted {expected}" if is_told and answer != expected else None
 
-    def tables_differ(self, after: Tables) -> str | None:
-        there = {name for _, name in self.site.metastore.catalog.names()}
-        if there != set(after):
-            return f"tables {there}, wanted {set(after)}"
+    def tables_differ(self, after: Tables, actual: dict[str, list[tuple[Any, ...]]]) -> str | None:
+        """Returns why the files differ from ``after``; ``actual`` keeps what they say, which takes longer than comparing."""
+        if (names := tables_of(self.database)) != set(after):
+            return f"tables {names}, wanted {set(after)}"
         for name, table in after.items():
-            shown = self.stopping.scan(name, table, EVERYTHING, list(table.columns))
-            if shown != table.shown():
-                return f"{name} shows {shown}, wanted {table.shown()}"
+            if (key := f"{name} {table.columns}") not in actual:
+                actual[key] = rows_of_files(self.database, name, table)
+            if actual[key] != table.shown():
+                return f"{name} has {actual[key]}, wanted {table.shown()}"
         return None
 
     # -- roles
@@ -407,12 +435,12 @@ class Histories(RuleBasedStateMachine):
         """The files of the tables ``names`` that are there, of all without a name, and what a look through the door shows of
         them are those of the model; of the other tables now and then."""
         for name, table in self.tables.items():
-            if names and name not in names and data.draw(st.integers(0, 7)):
+            if names and name not in names and data.draw(_SELDOM):
                 continue
             whole = table.shown()
-            assert rows_of_files(self.site, name, table) == whole, f"{name}, as its files say"
+            assert rows_of_files(self.database, name, table) == whole, f"{name}, as its files say"
             where = data.draw(drawn.conditions(table))
-            columns = data.draw(st.lists(st.sampled_from(list(table.columns)), min_size=1, unique=True))
+            columns = data.draw(drawn.names(table))
             chosen = table.select(where)
             looks: tuple[tuple[Callable[[], Any], Any], ...] = (
                 (partial(self.door.scan, name, table, EVERYTHING, list(table.columns)), whole),
@@ -420,7 +448,7 @@ class Histories(RuleBasedStateMachine):
                 (partial(self.door.scan, name, table, where, columns), table.shown(chosen, columns)),
                 (partial(self.door.count, name, where), len(chosen)),
             )
-            look, expected = data.draw(st.sampled_from(looks))
+            look, expected = looks[data.draw(_LOOKS)]
             assert look() == expected, (look, expected)
 
     def must_be_told(self, change: Change, told: int | None, expected: int) -> None:

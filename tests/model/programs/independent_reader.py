@@ -1,12 +1,13 @@
-"""The rows of a table as its files say, by ``reader``, which shares no code with the product."""
+"""The rows of a table as its files and its metastore's rows say; no code is shared with the product."""
 
 from __future__ import annotations
 
 import datetime
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from compactor.site.site import Site
 from tests.model import reader
 from tests.model.programs.plain_tables import PARTITION, PlainTable, in_order, shown
 
@@ -14,21 +15,51 @@ _FIRST_GREGORIAN_DAY = -141_427
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
-def rows_of_files(site: Site, name: str, table: PlainTable) -> list[tuple[Any, ...]]:
+def rows_of_files(database: Path, name: str, table: PlainTable) -> list[tuple[Any, ...]]:
     """Returns all rows that a snapshot taken now shows, in the order of ``PlainTable.shown``."""
-    txns = site.metastore.transactions.snapshot()
-    snapshot = reader.Snapshot.of(str(txns), str(site.metastore.write_ids.valid("default", name, txns)))
-    known = site.metastore.catalog.table("default", name)
+    with closing(sqlite3.connect(database)) as connection:
+        ask = connection.execute
+        snapshot = _snapshot(connection, name)
+        ((number, location),) = ask(
+            "SELECT TBL_ID, LOCATION FROM TBLS JOIN SDS USING (SD_ID) WHERE TBL_NAME = ?", (name,)
+        ).fetchall()
+        parts = ask(
+            "SELECT PART_KEY_VAL, LOCATION FROM PARTITIONS JOIN SDS USING (SD_ID) JOIN PARTITION_KEY_VALS USING (PART_ID) "
+            "WHERE TBL_ID = ?",
+            (number,),
+        ).fetchall()
     kinds = [kind for column, kind in table.columns.items() if not (table.is_partitioned and column == PARTITION)]
-    places = [((), known.location)]
+    places: list[tuple[tuple[Any, ...], str]] = [((), location)]
     if table.is_partitioned:
-        parts = site.metastore.catalog.partitions(known)
         kind = table.columns[PARTITION]
-        places = [((shown(_of_name(part.values[0], kind), kind),), part.location) for part in parts]
+        places = [((shown(_of_name(value, kind), kind),), location) for value, location in parts]
     return in_order(
         (*(shown(_gregorian(value, kind), kind) for value, kind in zip(row, kinds, strict=True)), *values)
         for values, location in places
         for _, row in reader.rows(Path(location), snapshot, kinds)
+    )
+
+
+def tables_of(database: Path) -> set[str]:
+    """Returns the names of all tables."""
+    with closing(sqlite3.connect(database)) as connection:
+        return {name for (name,) in connection.execute("SELECT TBL_NAME FROM TBLS")}
+
+
+def _snapshot(connection: sqlite3.Connection, name: str) -> reader.Snapshot:
+    """Returns what a reader sees who starts now: all but what open and aborted transactions have written."""
+    ((newest,),) = connection.execute("SELECT max(TXN_ID) FROM TXNS").fetchall()
+    unfinished = dict(connection.execute("SELECT TXN_ID, TXN_STATE FROM TXNS WHERE TXN_STATE <> 'c'"))
+    written = connection.execute(
+        "SELECT T2W_TXNID, T2W_WRITEID FROM TXN_TO_WRITE_ID WHERE T2W_TABLE = ?", (name,)
+    ).fetchall()
+    next_ids = connection.execute("SELECT NWI_NEXT FROM NEXT_WRITE_ID WHERE NWI_TABLE = ?", (name,)).fetchall()
+    return reader.Snapshot(
+        txn_watermark=newest,
+        txns_not=frozenset(unfinished),
+        watermark=max((number - 1 for (number,) in next_ids), default=0),
+        open=frozenset(write_id for txn, write_id in written if unfinished.get(txn) == "o"),
+        aborted=frozenset(write_id for txn, write_id in written if unfinished.get(txn) == "a"),
     )
 
 

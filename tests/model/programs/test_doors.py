@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from compactor.site.site import Site
 from tests.model.programs.doors import Door, PythonDoor, SqlDoor
-from tests.model.programs.histories import Histories
+from tests.model.programs.histories import Histories, World
 from tests.support.sizes import WHOLE, sized
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ def test_the_door_of_spark_does_what_plain_tables_do(empty_metastore: Path, spar
 def _run(empty_metastore: Path, name: str, door: Callable[[Site, Path], Door], histories: int, steps: int) -> None:
     number = int(os.environ.get("HISTORIES_SEED", random.randrange(2**32) if WHOLE else 0))
     print(f"HISTORIES_SEED={number}")
-    machine = type(name, (Histories,), {"empty_metastore": empty_metastore, "door_type": door})
     Histories.seen.clear()
     chosen = settings(
         max_examples=histories,
@@ -74,5 +74,10 @@ def _run(empty_metastore: Path, name: str, door: Callable[[Site, Path], Door], h
         deadline=None,
         phases=(Phase.generate,) if os.environ.get("HISTORIES_SHRINK") == "0" else (Phase.generate, Phase.shrink),
     )
-    run_state_machine_as_test(seed(number)(machine), settings=chosen)
+    with (
+        TemporaryDirectory(dir=empty_metastore.parent) as folder,
+        World.open(empty_metastore, Path(folder)) as world,
+    ):
+        machine = type(name, (Histories,), {"opened": world, "door_type": door})
+        run_state_machine_as_test(seed(number)(machine), settings=chosen)
     print(dict(Histories.seen))
