@@ -63,26 +63,31 @@ _ARROW = _SCALARS | {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A statement that writes: append, stream, overwrite, delete, update or upsert."""
+    """A statement that writes: append, stream, overwrite, delete, update or upsert.
+
+    ``own`` selects the table's own rows, which an append, an overwrite or an upsert then writes in place of ``rows``.
+    """
 
     kind: str
     name: str
     rows: tuple[Row, ...] = ()
     where: Condition = EVERYTHING
     values: dict[str, Any] = field(default_factory=dict)
+    own: Condition | None = None
 
     def apply(self, table: PlainTable) -> int:
         """Does it in the model, and returns the number of rows as the product tells it."""
+        rows = self.rows if self.own is None else [dict(row) for row in table.select(self.own)]
         match self.kind:
             case "append" | "stream":
-                return table.append(self.rows)
+                return table.append(rows)
             case "overwrite":
-                return table.overwrite(self.rows)
+                return table.overwrite(rows)
             case "delete":
                 return table.delete(self.where)
             case "update":
                 return table.update(self.values, self.where)
-        return table.upsert(self.rows)
+        return table.upsert(rows)
 
 
 class Door(Protocol):
@@ -90,10 +95,12 @@ class Door(Protocol):
 
     Attributes:
         stops: its statements stop at their steps in a pair; those of other processes do not.
+        reads_itself: a statement can write rows of the table that it reads.
         compared: the types of the columns that conditions of its changes may name.
     """
 
     stops: bool
+    reads_itself: bool
     compared: Sequence[str]
 
     def fitted(self, table: PlainTable, rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -122,7 +129,7 @@ class RolledBack(Exception):
 class PythonDoor:
     """``compactor.tables``."""
 
-    stops = True
+    stops = reads_itself = True
     compared = COMPARED
 
     def __init__(self, site: Site, folder: Path) -> None:
@@ -144,6 +151,14 @@ class PythonDoor:
 
     def act(self, loaded: Table, change: Change, table: PlainTable) -> int:
         where = change.where.text or None
+        if change.own is not None:
+            own = loaded.scan(change.own.text or None)
+            match change.kind:
+                case "append":
+                    return loaded.append(own)
+                case "overwrite":
+                    return loaded.overwrite(own)
+            return loaded.upsert(own, [KEY]).updated
         match change.kind:
             case "append":
                 return loaded.append(arrow(table, change.rows))
@@ -188,6 +203,7 @@ class SqlDoor:
     """``compactor sql``: literals of scalar types, and no upsert, which is a DELETE and an INSERT in one transaction."""
 
     stops = True
+    reads_itself = False
     compared = COMPARED
 
     def __init__(self, site: Site, folder: Path) -> None:

@@ -52,6 +52,7 @@ from tests.support.passes import time_out_all
 from tests.support.tables import with_settings
 
 Tables = dict[str, PlainTable]
+_MOST_TABLES = 3  #: looking takes longer with each
 _LOOKS, _SELDOM = st.integers(0, 3), st.integers(0, 7)
 
 
@@ -160,6 +161,15 @@ class Histories(RuleBasedStateMachine):
             self.must_be_told(change, self.door.change(change, table), change.apply(table))
         self.look(data, change.name)
 
+    @precondition(lambda self: self.door.reads_itself)
+    @rule(data=st.data())
+    def a_statement_that_reads_its_own_table(self, data: st.DataObject) -> None:
+        name = self.drawn_name(data)
+        change = self.drawn_change_from_itself(data, name, "append", "overwrite", "upsert")
+        table = self.tables[name]
+        self.must_be_told(change, self.door.change(change, table), change.apply(table))
+        self.look(data, name)
+
     @rule(data=st.data(), count=st.integers(1, 3), commits=st.booleans())
     def transaction(self, data: st.DataObject, count: int, commits: bool) -> None:
         """Several statements in one transaction. After an overwrite nothing can be added to its table."""
@@ -246,7 +256,16 @@ class Histories(RuleBasedStateMachine):
     def two_changes(self, data: st.DataObject, stop: int, is_interrupted: bool) -> None:
         self.pair(data, ("change", "change"), stop, is_interrupted)
 
-    @rule(data=st.data(), stop=st.integers(1, 3), kind=st.sampled_from(("change", "scan")))
+    @precondition(lambda self: self.door.reads_itself)
+    @rule(data=st.data(), stop=st.integers(1, 5), is_first=st.booleans())
+    def a_change_and_an_overwrite_from_itself(self, data: st.DataObject, stop: int, is_first: bool) -> None:
+        self.pair(data, ("own", "change") if is_first else ("change", "own"), stop, is_interrupted=False)
+
+    @rule(data=st.data(), stop=st.integers(1, 4), is_first=st.booleans())
+    def a_change_and_a_table_created_as_it(self, data: st.DataObject, stop: int, is_first: bool) -> None:
+        self.pair(data, ("create", "change") if is_first else ("change", "create"), stop, is_interrupted=False)
+
+    @rule(data=st.data(), stop=st.integers(1, 3), kind=st.sampled_from(("change", "scan", "create")))
     def a_statement_and_a_definition(self, data: st.DataObject, stop: int, kind: str) -> None:
         defining = data.draw(st.sampled_from(("rename", "drop", "add")))
         kinds = (kind, defining) if data.draw(st.booleans()) else (defining, kind)
@@ -506,8 +525,18 @@ class Histories(RuleBasedStateMachine):
             Change(kind, name, (), where, values) if values or kind == "delete" else Change("delete", name, (), where)
         )
 
+    def drawn_change_from_itself(self, data: st.DataObject, name: str, *kinds: str) -> Change:
+        """Draws a statement that writes rows of the table into it; no upsert of rows whose keys it would refuse."""
+        table, kind = self.tables[name], data.draw(st.sampled_from(kinds))
+        own = data.draw(drawn.conditions(table, self.door.compared))
+        keys = [row[KEY] for row in table.select(own)]
+        if kind == "upsert" and len(set(keys) - {None}) < len(keys) - keys.count(None):
+            kind = "append"
+        return Change(kind, name, own=own)
+
     def drawn_operation(self, data: st.DataObject, kind: str, name: str, door: Door) -> Operation:
         table = self.tables[name].copy()
+        kind = "scan" if kind == "create" and len(self.tables) >= _MOST_TABLES else kind
         match kind:
             case "scan":
                 where = data.draw(drawn.conditions(table))
@@ -544,11 +573,23 @@ class Histories(RuleBasedStateMachine):
                     lambda tables: _known(tables, name).add_column(column, "int"),
                     True,
                 )
+            case "create":
+                new, where = self.next_name(), data.draw(drawn.conditions(table))
+                text = f"CREATE TABLE {new} AS SELECT {', '.join(table.columns)} FROM {name} WHERE {where.text}"
+
+                def created(tables: Tables) -> None:
+                    now = _known(tables, name)
+                    tables[new] = PlainTable(dict(table.columns), rows=[dict(row) for row in now.select(where)])
+
+                return Operation(f"create as {name}", lambda: self.sql(text), created)
             case "compact":
                 return Operation(f"compact {name}", lambda: self.compaction(name, "major"), lambda tables: None)
             case "clean":
                 return Operation("clean", lambda: clean(self.site) and None, lambda tables: None)
-        change = self.drawn_change(data, names=(name,))
+        own = kind == "own"
+        change = (
+            self.drawn_change_from_itself(data, name, "overwrite") if own else self.drawn_change(data, names=(name,))
+        )
         of_change = self.tables[change.name].copy()
         return Operation(
             f"{change.kind} {change}",
