@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from compactor.acid.directory import acid_directory
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME, _LONGEST_VALUE = 767, 256  #: characters of PART_NAME and PART_KEY_VAL
 _LONGEST_DIRECTORY = 255  #: bytes of a directory's name, in the usual file systems
+_INTEGERS = frozenset(("tinyint", "smallint", "int", "bigint"))
+_SEVERAL_SPELLINGS = _INTEGERS | {"boolean", "char"}  #: types whose values may be spelled in several ways
 _ALLOWED = "hive.metastore.partition.name.whitelist.pattern"
 
 
@@ -67,11 +69,12 @@ class AddedPartitions:
             seen: the snapshot of the transaction.
 
         Raises:
-            Refused: its name is too long, or the site does not allow it.
+            Refused: its name is too long, the site does not allow it, or another partition has the same values.
             StorageError: its directory holds rows, but is no partition of the table.
         """
         must_be_a_partition_name(self._site, table, name)
         must_fit_in_a_directory(table, name)
+        must_be_the_only_spelling(self._site, table, [name])
         new = NewPartition(table=table, name=name, location=f"{table.location.rstrip('/')}/{name}", write_id=write_id)
         root = path_of(self._site.storage, table, None)
         self._site.storage.make_directories(f"{root}/{name}", like=root)
@@ -158,6 +161,40 @@ def must_be_a_partition_name(site: Site, table: Table, name: str) -> None:
     allowed = site.settings.text(_ALLOWED)
     if allowed and any(re.fullmatch(allowed, value) is None for value in part_values(name)):
         raise Refused(f"{table}: partition {name!r} has a value that {_ALLOWED} = {allowed!r} does not allow")
+
+
+def must_be_the_only_spelling(site: Site, table: Table, names: Collection[str]) -> None:
+    """Refuses partitions of which the table has another one with the same values, such as ``day=07`` for ``day=7``.
+
+    Rows of one value would be in both, and an overwrite would leave those of the other.
+
+    Raises:
+        Refused: there is another one.
+    """
+    kinds = [key.type.partition("(")[0].strip().lower() for key in table.partition_keys]
+    if not _SEVERAL_SPELLINGS.intersection(kinds):
+        return
+    chosen = {_plain_values(kinds, name): name for name in names}
+    for other in site.metastore.catalog.partition_names([table])[table.id]:
+        name = chosen.get(_plain_values(kinds, other), other)
+        if name != other:
+            raise Refused(
+                f"{table}: the rows belong to partition {name!r}, but partition {other!r} has the same values, spelled "
+                "otherwise; its rows would stay beside the new ones. Rename it (in Hive: ALTER TABLE … PARTITION … RENAME "
+                "TO PARTITION …), or delete its rows and drop it"
+            )
+
+
+def _plain_values(kinds: Sequence[str], name: str) -> tuple[str, ...]:
+    return tuple(_spell_plainly(kind, text) for kind, text in zip(kinds, part_values(name), strict=True))
+
+
+def _spell_plainly(kind: str, text: str) -> str:
+    if kind in _INTEGERS and re.fullmatch(r"-?[0-9]+", text):
+        return str(int(text))
+    if kind == "boolean":
+        return {"1": "true", "0": "false"}.get(text, text.lower())
+    return text.rstrip(" ") if kind == "char" else text
 
 
 def must_fit_in_a_directory(table: Table, name: str) -> None:

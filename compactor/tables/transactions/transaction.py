@@ -37,7 +37,7 @@ from compactor.metastore.transactions.shown_transactions import NewTransaction
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.mode import must_write
 from compactor.site.site import Site, must_have_its_own_ground, path_of
-from compactor.tables.transactions.added_partitions import AddedPartitions
+from compactor.tables.transactions.added_partitions import AddedPartitions, must_be_the_only_spelling
 from compactor.tables.transactions.created_tables import CreatedTables
 from compactor.tables.transactions.held_locks import HeldLocks
 from compactor.tables.transactions.loaded_tables import LoadedTable, must_be_as_loaded, reload
@@ -392,6 +392,15 @@ class Transaction:
         """
         for partition in self.site.metastore.catalog.partitions(table, sorted(names)) if names else ():
             must_have_its_own_ground(self.site, table, partition)
+
+    def must_replace_all_rows(self, statement: WriteStatement, names: Collection[str]) -> None:
+        """Checks that an overwrite of these partitions leaves no row of their values.
+
+        Raises:
+            Refused: another partition has the same values, spelled otherwise.
+        """
+        if statement.operation is WriteOperation.UPDATE and statement.table.is_partitioned:
+            must_be_the_only_spelling(self.site, statement.table, names)
 
     def add_partition(self, table: Table, name: str, write_id: WriteId) -> Partition:
         """Adds a partition that does not exist, together with the commit; see ``AddedPartitions.add``."""

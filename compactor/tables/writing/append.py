@@ -161,6 +161,7 @@ def stage_rows(
         locations: by partition; None if the statement's component is provisional, so that its partitions must be recorded.
         known: locations that were checked already and that nobody can have dropped since.
     """
+    txn.must_replace_all_rows(statement, waiting)
     if locations is None:
         known = known or {}
         locations = find_locations(txn, statement, waiting, known)

@@ -64,7 +64,8 @@ def finish(txn: Transaction, statement: WriteStatement, parts: Sequence[WrittenP
 
     Raises:
         VerificationFailed: a file does not have the length that its writer reported.
-        Refused: the rows belong to too many partitions, or to a partition that cannot be added.
+        Refused: the rows belong to too many partitions, to a partition that cannot be added, or to one that has the same
+            values as another.
     """
     table = statement.table
     by_partition: dict[str, list[WrittenPart]] = defaultdict(list)
@@ -74,6 +75,7 @@ def finish(txn: Transaction, statement: WriteStatement, parts: Sequence[WrittenP
         by_partition.setdefault("", [])  # an empty base replaces the old rows
     locations: Mapping[str, str] = {"": statement.location}
     if table.is_partitioned:
+        txn.must_replace_all_rows(statement, by_partition)
         locations = find_locations(txn, statement, by_partition)
         txn.check_partitions(table, locations)
     for name, parts_there in by_partition.items():

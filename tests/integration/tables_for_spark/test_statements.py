@@ -123,6 +123,18 @@ def appended(table: Any) -> None:
             [(1, 1), (2, 1), (3, 1), (9, 8)],
         ),
         ("update u set n = n + 1 where n = (select max(n) from u)", updated, None),
+        (
+            "with q as (select id, n from u where id <> 2), r as (select q.* from q join u on q.id = u.id) "
+            "insert overwrite u select id, n from r",
+            updated,
+            [(1, 7), (3, 0)],
+        ),
+        ("insert overwrite p select id, n from p where n = 0 and id > 1", appended, [(2, 0), (3, 0), (9, 7)]),
+        (
+            "insert into u select x.id + 10, y.n from u x join u y on x.id = y.id",
+            updated,
+            [(1, 7), (11, 0), (12, 0), (13, 0), (2, 0), (3, 0)],
+        ),
     ],
 )
 def test_what_a_statement_reads_is_seen_after_its_lock(
@@ -453,6 +465,61 @@ def test_what_was_loaded_shows_no_other_table(
     table.update("b = 1", {"b": "a + 1"})
     run("insert overwrite r (a, b) select a, b from r")
     assert rows_of(store, "db.r") == [(101, 100)]
+
+
+def test_what_was_loaded_shows_no_other_table_with_the_same_partitions(
+    read: Callable[..., DataFrame], run: Callable[..., Any], store: Store
+) -> None:
+    """PROTOCOL 14.23: directories and files have the same names and lengths."""
+    numbers(store, "db.p", partitioned_by=["n"])
+    frame = read("db.p").filter("n = 0")
+    assert frame.count() == 3
+    time_out_all(store.site)
+    define(store, "drop table db.p purge")
+    store.create_table("db.p", {"id": "int", "n": "int"}, partitioned_by=["n"])
+    store.load_table("db.p").append(pa.table({"id": [4, 5, 6], "n": [0, 0, 0]}))
+    for action in (frame.collect, frame.count, lambda: frame.write.format("noop").mode("overwrite").save()):
+        with pytest.raises(Exception, match="SnapshotExpired"):
+            action()
+    assert run("select id, n from db.p") == [(4, 0), (5, 0), (6, 0)]
+
+
+def test_a_stream_writes_into_the_table_that_it_reads(
+    spark: SparkSession, run: Callable[..., Any], save: Callable[..., None], store: Store, config: str, tmp_path: Path
+) -> None:
+    """Each batch sees what was there before it, and what one has written arrives in a later one."""
+    numbers(store, "db.u")
+    table = AcidTable.for_name(spark, "db.u", config=config)
+    seen: list[list[int]] = []
+
+    def arrive(write: Callable[[DataFrame, int], object]) -> None:
+        def write_batch(rows: DataFrame, number: int) -> None:
+            seen.append(sorted(row.id for row in rows.collect()))
+            write(rows, number)
+
+        source = spark.readStream.format("hive_acid").options(table="db.u", config=config).load()
+        query = source.writeStream.option("checkpointLocation", str(tmp_path / "seen"))
+        query.foreachBatch(write_batch).trigger(availableNow=True).start().awaitTermination()
+
+    def add(rows: DataFrame, number: int) -> None:
+        later = rows.selectExpr("id + 10 as id", "n")
+        for _ in range(2):
+            save(later, "db.u", mode="append", stream="itself", batch=number)
+
+    def merge(rows: DataFrame, number: int) -> None:
+        merging = table.alias("t").merge(rows.selectExpr("id", "n + 1 as m").alias("s"), "t.id = s.id")
+        merging.when_matched_update(set={"n": "m"}).execute()
+
+    arrive(add)
+    assert seen == [[1, 2, 3]]
+    arrive(merge)
+    assert seen == [[1, 2, 3], [11, 12, 13]]
+    assert rows_of(store, "db.u") == [(1, 0), (11, 1), (12, 1), (13, 1), (2, 0), (3, 0)]
+    arrive(lambda rows, number: run("update u set n = 5 where id = 1"))
+    assert seen[2:] == [[11, 12, 13]]
+    arrive(lambda rows, number: run("insert overwrite u select id, n from u where id < 12"))
+    assert seen[3:] == [[1]]
+    assert rows_of(store, "db.u") == [(1, 5), (11, 1), (2, 0), (3, 0)]
 
 
 def define(store: Store, text: str) -> None:

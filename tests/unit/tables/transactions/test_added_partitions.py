@@ -227,3 +227,37 @@ def test_new_partitions_are_compacted(store: Store) -> None:
     (outcome,) = run_entries(store.site, list_claimable_ids(store.site), InProcessRunner(), Options()).outcomes
     assert outcome.result is Result.COMPACTED
     assert values(store) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spelled", "value", "name"),
+    [("int", "007", 7, "7"), ("boolean", "TRUE", True, "true"), ("char(3)", "a", "a", "a  "), ("bigint", "-0", 0, "0")],
+)
+def test_rows_of_one_value_are_not_divided_between_two_spellings_of_it(
+    store: Store, kind: str, spelled: str, value: object, name: str
+) -> None:
+    """PROTOCOL 14.31: Hive keeps the text of ADD PARTITION; an overwrite of one would leave the rows of the other."""
+    table = store.create_table("default.k", {"v": "int", "k": kind}, partitioned_by=["k"])
+    catalog, added = store.site.metastore.embedded_catalog, store.site.metastore.catalog.table("default", "k")
+    for text in (spelled, name):
+        (Path(added.location) / f"k={text}").mkdir()
+    catalog.add_partition(added, [spelled])
+    new = pa.table({"v": pa.array([1], pa.int32()), "k": [value]})
+    for write in (table.append, table.overwrite):
+        with pytest.raises(Refused, match=f"partition 'k={name}', but partition 'k={spelled}' has the same values"):
+            write(new)
+    with pytest.raises(Refused, match="spelled otherwise"):
+        table.overwrite(new.select(["v"]), partition={"k": value})
+    assert table.partitions == (f"k={spelled}",)
+    catalog.add_partition(added, [name])
+    assert table.append(new) == 1
+    for overwrite in (
+        lambda: table.overwrite(new),
+        lambda: table.overwrite(new.select(["v"]).slice(1), partition={"k": value}),
+    ):
+        with pytest.raises(Refused, match="spelled otherwise"):
+            overwrite()
+    assert table.scan().count() == 1
+    catalog.drop_partitions(added, [f"k={spelled}"])
+    assert table.overwrite(new) == 1
+    assert table.scan().count() == 1

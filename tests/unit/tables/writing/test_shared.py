@@ -73,6 +73,15 @@ def test_each_writer_has_a_statement_of_its_own(store: Store, deployment: Site, 
     assert rows_of(table) == [1, 2]
 
 
+def test_several_writers_replace_no_half_of_a_value(store: Store, deployment: Site) -> None:
+    """PROTOCOL 14.31."""
+    store.create_table("db.p", {"i": "bigint", "k": "int"}, partitioned_by=["k"]).append(pa.table({"i": [1], "k": [7]}))
+    table = named_table(deployment, "db.p")
+    deployment.metastore.embedded_catalog.add_partition(table, ["07"])
+    with pytest.raises(Refused, match="partition 'k=07' has the same values"):
+        write(deployment, "db.p", OVERWRITE, {0: batch(2, k=[7])})
+
+
 def test_an_attempt_that_was_not_accepted_is_nowhere(store: Store, deployment: Site, warehouse: Path) -> None:
     table = store.create_table("db.t", {"i": "bigint"})
     with transaction(deployment) as txn:
