@@ -22,6 +22,7 @@ from tests.support.sizes import WHOLE, WHOLE_FOLDERS, WHOLE_IDS
 if TYPE_CHECKING:
     from compactor.metastore.metastore import Metastore
     from compactor.site.site import Site
+    from tests.support.kept_tables import KeptTables
 
 # The same examples in every run, so that red is red for everybody; HYPOTHESIS_PROFILE=search looks for new ones.
 _SAME = {"derandomize": True, "deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -189,6 +190,14 @@ def metastore(empty_metastore: Path, metastore_url: str, tmp_path: Path) -> Iter
     opened = open_metastore("default", metastore_url)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="session")
+def kept_tables(tmp_path_factory: pytest.TempPathFactory) -> KeptTables:
+    """Tables that a function makes once."""
+    from tests.support.kept_tables import KeptTables
+
+    return KeptTables(tmp_path_factory.mktemp("kept"))
 
 
 @pytest.fixture

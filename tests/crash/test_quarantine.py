@@ -18,10 +18,10 @@ from compactor.rewrite.publish import quarantine_moves
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.state.state_tables import QUARANTINES
-from tests.crash.conftest import Kept
 from tests.crash.test_steps import assert_settled, watched, with_story
 from tests.support import roles
 from tests.support.forked import die
+from tests.support.kept_tables import KeptTables
 from tests.support.passes import clean_all, lose_cleaners
 from tests.support.tables import rows_of, with_settings
 from tests.support.watching import names_in
@@ -50,14 +50,14 @@ def test_a_crash_while_directories_are_kept_or_erased(
     deployment: Site,
     metastore_url: str,
     warehouse: Path,
-    kept: Kept,
+    kept_tables: KeptTables,
     kind: str,
     step: Step,
     nth: int,
     role: Any,
 ) -> None:
     plain = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
-    table: Table = kept(plain, warehouse, "story", with_story)
+    table: Table = kept_tables.get(plain, warehouse, with_story)
     site = with_settings(plain, hive_txn_opentxn_timeout="1ms", compactor_quarantine="7d")
     wanted = rows_of(site, table)
     before = {f.path: f.length for f in site.storage.listing(table.location).files}

@@ -17,8 +17,8 @@ from compactor.base.steps import CommandStep, Step
 from compactor.locking.lock_requests import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from tests.crash.conftest import Kept
 from tests.crash.test_steps import with_story
+from tests.support.kept_tables import KeptTables
 from tests.support.oracle import read_lines
 from tests.support.passes import clean_all, compact, every_role, rows_without_visibility, time_out_all
 from tests.support.patience import until
@@ -41,10 +41,10 @@ def site(deployment: Site) -> Site:
 
 
 @pytest.fixture
-def undone(site: Site, warehouse: Path, kept: Kept) -> tuple[Table, list[Any], dict[str, int], int]:
+def undone(site: Site, warehouse: Path, kept_tables: KeptTables) -> tuple[Table, list[Any], dict[str, int], int]:
     """A table with a story, compacted and cleaned; its rows, the files from before, and the compaction."""
     plain = with_settings(site, hive_txn_opentxn_timeout="1ms")
-    table = kept(plain, warehouse, "story", with_story)
+    table = kept_tables.get(plain, warehouse, with_story)
     before = {f.path: f.length for f in site.storage.listing(table.location).files}
     rows = read_lines(site.metastore, table)
     entry = compact(site).entry.id

@@ -34,9 +34,9 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
-from tests.crash.conftest import Kept
 from tests.support import insert_only, roles
 from tests.support.forked import die
+from tests.support.kept_tables import KeptTables
 from tests.support.passes import lose_cleaners, rows_without_visibility
 from tests.support.patience import until
 from tests.support.tables import delete, insert, make_table, rows_of, story, with_settings
@@ -112,10 +112,10 @@ def with_story(site: Site, warehouse: Path) -> Table:
 
 @pytest.mark.parametrize(("store", "kind", "step"), CASES, ids=lambda part: getattr(part, "name", part))
 def test_a_crash_at_any_step_is_invisible_and_repaired(
-    deployment: Site, metastore_url: str, warehouse: Path, kept: Kept, step: Step, kind: str, store: str
+    deployment: Site, metastore_url: str, warehouse: Path, kept_tables: KeptTables, step: Step, kind: str, store: str
 ) -> None:
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
-    table = kept(site, warehouse, "story", with_story)
+    table = kept_tables.get(site, warehouse, with_story)
     if (store, kind) == ("hive3", "minor"):
         compact(site, table, "major")
         for start in range(3000, 3030, 10):
@@ -264,11 +264,15 @@ CHUNKED += [("hive3", "chunks", step) for step in (Step.COMMITTING, Step.NAMED_F
 
 @pytest.mark.parametrize(("store", "kind", "step"), CHUNKED, ids=lambda part: getattr(part, "name", part))
 def test_a_crash_between_the_chunks_of_a_bounded_request(
-    deployment: Site, metastore_url: str, warehouse: Path, kept: Kept, step: Step, kind: str, store: str
+    deployment: Site, metastore_url: str, warehouse: Path, kept_tables: KeptTables, step: Step, kind: str, store: str
 ) -> None:
     """PROTOCOL 5: each chunk stands for its own inputs, so those that are named may be without the others."""
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
-    table = kept(site, warehouse, "base", with_base) if store == "hive3" else kept(site, warehouse, "story", with_story)
+    table = (
+        kept_tables.get(site, warehouse, with_base)
+        if store == "hive3"
+        else kept_tables.get(site, warehouse, with_story)
+    )
     if store == "hive3":  # what is deleted within a chunk would make it a major there
         for start in range(0, 80, 10):
             insert(site, table, range(start, start + 10))

@@ -35,6 +35,7 @@ from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_rows
 from compactor.worker.outcome import Result
+from tests.support.kept_tables import KeptTables
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings
 from tests.support.watching import Interrupted, files_below
@@ -51,7 +52,11 @@ def site(deployment: Site) -> Site:
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
+def table(site: Site, warehouse: Path, kept_tables: KeptTables) -> Table:
+    return kept_tables.get(site, warehouse, make_two_partitions)
+
+
+def make_two_partitions(site: Site, warehouse: Path) -> Table:
     site.metastore.embedded_catalog.create_database("default", str(warehouse))
     (warehouse / "p").mkdir()
     table = site.metastore.embedded_catalog.create_table(

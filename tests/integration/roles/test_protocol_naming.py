@@ -42,6 +42,7 @@ from compactor.tables.transactions.transaction_block import transaction
 from compactor.worker import publication
 from compactor.worker.outcome import Result
 from tests.support.committing import watched_sections
+from tests.support.kept_tables import KeptTables
 from tests.support.passes import Renames, age, clean_all, compact, rows_without_visibility, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, files_below, names_in
@@ -53,8 +54,12 @@ def site(deployment: Site) -> Site:
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
-    """A base, deltas above it and deletes of rows of both: a minor of it is a pair."""
+def table(site: Site, warehouse: Path, kept_tables: KeptTables) -> Table:
+    return kept_tables.get(site, warehouse, make_pair)
+
+
+def make_pair(site: Site, warehouse: Path) -> Table:
+    """Makes a base, deltas above it and deletes of rows of both: a minor of it is a pair."""
     table = make_table(site, warehouse)
     for start in (0, 10):
         insert(site, table, range(start, start + 4))
