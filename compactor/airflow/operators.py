@@ -22,7 +22,7 @@ from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
 from compactor.base.errors import BadSetting, CompactorError, LaunchFailed
-from compactor.base.private_files import must_be_secret
+from compactor.base.private_files import SAFE_PATH, must_be_secret
 from compactor.base.redaction import is_secret
 from compactor.launch import applications, driver_processes
 from compactor.launch.yarn_application import find_application_id, make_tag
@@ -322,7 +322,8 @@ class CompactionSubmitOperator(SparkSubmitOperator):
                     "Kubernetes only; use client, and [compactor] launcher = process to hold no slot"
                 )
             # This machine's python is not the cluster's.
-            hook._env_vars = {key: value for key, value in (self.env_vars or {}).items() if key != "PYSPARK_PYTHON"}
+            ours = ("PYSPARK_PYTHON", SAFE_PATH)
+            hook._env_vars = {key: value for key, value in (self.env_vars or {}).items() if key not in ours}
             # spark-submit ends once the application is accepted; without this the hook waits for an exit code.
             hook._track_driver_via_k8s_api = hook._is_kubernetes
             if hook._is_yarn:
@@ -411,6 +412,9 @@ def spark_binary() -> str:
 
 
 def driver_environment() -> dict[str, str]:
-    """Returns the driver's environment: the python of its executors and the path of the configuration. No secrets."""
+    """Returns the driver's environment: the python of its executors and the path of the configuration. No secrets.
+
+    Executors of a local master import nothing from the current directory.
+    """
     config = text("config")
-    return {"PYSPARK_PYTHON": sys.executable} | ({"COMPACTOR_CONFIG": config} if config else {})
+    return {"PYSPARK_PYTHON": sys.executable, SAFE_PATH: "1"} | ({"COMPACTOR_CONFIG": config} if config else {})

@@ -17,6 +17,8 @@ from compactor.base.errors import BadSetting
 from compactor.base.printable import first_few
 
 CLIENT_KEYTAB = "KRB5_CLIENT_KTNAME"  #: names the keytab by which the Kerberos library logs a process in
+#: A variable with which Python imports nothing from the current directory, where anybody may have left a module
+SAFE_PATH = "PYTHONSAFEPATH"
 _NAME_SERVICES = Path("/etc/nsswitch.conf")
 _SSSD_SOCKET = Path("/var/lib/sss/pipes/nss")  #: RHEL names ``sss`` everywhere, also where no SSSD runs
 _LISTED = frozenset({"files", "compat", "systemd"})  #: sources of users and groups that list all of them

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import compactor
 from compactor.base.errors import NotSupported
+from compactor.base.private_files import SAFE_PATH
 from compactor.cli.context import CliContext
 from compactor.launch.yarn_application import make_tag
 from compactor.settings.driver_config import driver_config, for_yarn
@@ -94,10 +95,15 @@ def find_executor_python(target: SparkTarget, batch: PlannedBatch) -> str | None
 
 
 def submit_environment(target: SparkTarget) -> Mapping[str, str]:
-    """Returns our environment; a local master's executors run this interpreter, since the first on PATH may lack pyarrow."""
+    """Returns our environment.
+
+    Executors of a local master run this interpreter, since the first on PATH may lack pyarrow, and import nothing from the
+    current directory.
+    """
     env = dict(os.environ)
     if target.is_local:
         env.setdefault("PYSPARK_PYTHON", sys.executable)
+        env[SAFE_PATH] = "1"
     return env
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compactor.base.errors import NotSupported
+from compactor.base.private_files import SAFE_PATH
 from compactor.base.redaction import is_secret
 from compactor.settings.driver_config import TRAVELS
 
@@ -27,7 +28,8 @@ def start_session(name: str, *, master: str | None = None, conf: Mapping[str, st
     except for keys that name files: spark-submit has uploaded the files and changed or renamed these keys. A name from
     ``--name`` wins over ``name``.
 
-    Executors on this machine use this interpreter, because the first ``python3`` on their PATH may lack pyarrow.
+    Executors on this machine use this interpreter, because the first ``python3`` on their PATH may lack pyarrow. They import
+    nothing from the current directory, where another user may have left a module.
 
     Raises:
         NotSupported: pyspark is not installed.
@@ -38,6 +40,7 @@ def start_session(name: str, *, master: str | None = None, conf: Mapping[str, st
         raise NotSupported("Spark is not installed: install hive-compactor[spark], or use --in-process") from error
     if master is not None and master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ[SAFE_PATH] = "1"  # Spark starts them by ``python -m``
     submitted = _read_submitted_conf()
     builder = SparkSession.builder.appName(_choose_name(submitted, name))
     if master is not None:

@@ -145,11 +145,15 @@ class Keeper:
             return connect(self._folder.socket)
 
     def _start(self) -> None:
-        """Starts the keeper and waits until it listens. Its own session protects it from signals to Spark's Python."""
+        """Starts the keeper and waits until it listens.
+
+        Its own session protects it from signals to Spark's Python. With ``-P`` it imports nothing from the current
+        directory, where another user may have left a module.
+        """
         reading, writing = os.pipe()
         arguments = [str(self._application.pid), str(self._folder.path.parent), str(writing)]
         self._folder.open_log().close()  # it is ours alone from its first line
-        command = [sys.executable, "-m", _ENTRY, *arguments]
+        command = [sys.executable, "-P", "-m", _ENTRY, *arguments]
         driver_processes.start(command, _keeper_environment(), self._folder.log, inherits=[writing])
         os.close(writing)
         with open(reading, "rb") as pipe:

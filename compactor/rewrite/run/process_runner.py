@@ -9,11 +9,14 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import wait as wait_for
+from typing import Any
 
+from compactor.base.private_files import SAFE_PATH
 from compactor.orc.codecs.without_pandas import exclude_pandas
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_task
@@ -101,10 +104,42 @@ def _attempt_alone(task: TaskInput, memory: int) -> TaskResult | Failure:
             )
 
 
+class _ProcessPool(ProcessPoolExecutor):
+    """Processes that import nothing from the current directory, where another user may have left a module.
+
+    The pool starts multiprocessing's tracker of resources, and ``submit`` the processes and the server that forks them. All
+    begin with ``python -c``, which looks in the current directory first.
+    """
+
+    def __init__(self, width: int, **options: Any) -> None:
+        with _safe_path():
+            super().__init__(width, **options)
+
+    def submit(self, *call: Any, **named: Any) -> Future[Any]:
+        with _safe_path():
+            return super().submit(*call, **named)
+
+
+_CHANGING = threading.Lock()  #: held while our environment is another one
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    with _CHANGING:
+        before = os.environ.get(SAFE_PATH)
+        os.environ[SAFE_PATH] = "1"
+        try:
+            yield
+        finally:
+            os.environ.pop(SAFE_PATH)
+            if before is not None:
+                os.environ[SAFE_PATH] = before
+
+
 def _processes(width: int, memory: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("forkserver")  # this process has threads, so it must not fork
     context.set_forkserver_preload(["compactor.rewrite.run.process_runner"])
-    return ProcessPoolExecutor(width, mp_context=context, initializer=_begin, initargs=(memory,))
+    return _ProcessPool(width, mp_context=context, initializer=_begin, initargs=(memory,))
 
 
 def _begin(memory: int) -> None:

@@ -87,7 +87,7 @@ def test_the_application_is_alone_in_its_folder() -> None:
 
 
 def test_the_driver_gets_the_path_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert driver_environment() == {"PYSPARK_PYTHON": sys.executable}
+    assert driver_environment() == {"PYSPARK_PYTHON": sys.executable, "PYTHONSAFEPATH": "1"}
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", "/etc/c.toml")
     assert driver_environment()["COMPACTOR_CONFIG"] == "/etc/c.toml"
 
@@ -135,7 +135,9 @@ def test_on_yarn_spark_submit_ends_once_the_application_is_accepted(monkeypatch:
     assert "spark.yarn.tags=compactor-archive-41-17" in line
     assert "spark.yarn.maxAppAttempts=1" in line
     assert not [word for word in line if "driver.python" in word]
-    assert not [word for word in line if "PYSPARK_PYTHON" in word]  # this machine's is not the cluster's
+    assert not [
+        word for word in line if "PYSPARK_PYTHON" in word or "PYTHONSAFEPATH" in word
+    ]  # this machine's is not the cluster's
     assert detaches(submit()._get_hook())
 
 

@@ -108,6 +108,7 @@ def test_nothing_of_the_connection_is_on_the_line(monkeypatch: pytest.MonkeyPatc
 def test_local_executors_run_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     assert spark_line.submit_environment(target(master="local[2]"))["PYSPARK_PYTHON"] == sys.executable
+    assert spark_line.submit_environment(target(master="local[2]"))["PYTHONSAFEPATH"] == "1"
     assert "PYSPARK_PYTHON" not in spark_line.submit_environment(target(master="yarn"))
 
 
