@@ -21,7 +21,7 @@ crc32 csc cume_dist curdate current_catalog current_database current_date curren
 current_timestamp current_timezone current_user date date_add date_diff date_format date_from_unix_date date_part
 date_sub date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear decimal decode degrees
 dense_rank div double e element_at elt encode endswith equal_null every exists exp explode explode_outer expm1 extract
-factorial filter find_in_set first first_value flatten float floor forall format_number format_string from_avro
+factorial filter find_in_set first first_value flatten float floor forall format_number format_string
 from_base32 from_csv from_json from_unixtime from_utc_timestamp get get_json_object getbit greatest grouping
 grouping_id hash hex histogram_numeric hll_sketch_agg hll_sketch_estimate hll_union hll_union_agg hmac hour hypot if
 ifnull ilike in initcap inline inline_outer input_file_block_length input_file_block_start input_file_name instr int
@@ -41,7 +41,7 @@ percentile percentile_approx percentile_cont percentile_disc pi pmod posexplode 
 power printf quarter quote radians raise_error rand randn random randstr range rank reduce regexp regexp_count
 regexp_extract regexp_extract_all regexp_instr regexp_like regexp_replace regexp_substr regr_avgx regr_avgy regr_count
 regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy repeat replace reverse right rint rlike round row_number
-rpad rtrim schema_of_avro schema_of_csv schema_of_json schema_of_variant schema_of_variant_agg sec second sentences
+rpad rtrim schema_of_csv schema_of_json schema_of_variant schema_of_variant_agg sec second sentences
 sequence session_user session_window sha sha1 sha2 shiftleft shiftright shiftrightunsigned shuffle sign signum sin
 sinh size skewness slice smallint some sort_array soundex space spark_partition_id split split_part sql_keywords sqrt
 st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid st_srid stack startswith std stddev stddev_pop stddev_samp
@@ -81,6 +81,8 @@ REFUSED: Mapping[str, str] = {
     "java_method": _CODE,
     "reflect": _CODE,
     "try_reflect": _CODE,
+    "from_avro": _FILE,  # by its option avroSchemaUrl
+    "schema_of_avro": _FILE,
     "from_protobuf": _FILE,
     "to_protobuf": _FILE,
     "read_files": _FILE,

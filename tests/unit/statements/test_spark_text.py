@@ -74,6 +74,8 @@ def test_words_are_written_anew(text: str, written: str | None) -> None:
         ("select identifier('a') from t", "identifier is refused"),
         ("select identifier('upper')('a')", "identifier is refused"),
         ("select * from read_files('/etc')", "read_files is refused"),
+        ("select from_avro(a, '\"int\"', map('avroSchemaUrl', '/etc/x')) from t", "from_avro is refused"),
+        ("select schema_of_avro('\"int\"', map('avroSchemaUrl', '/etc/x'))", "schema_of_avro is refused"),
         ("select * from upper(table(x))", "table is refused"),
         ("select from_protobuf(a, 'M', '/x') from t", "from_protobuf is refused: it reads a file by its path"),
         ("select transform(a) using 'cat' as (b) from t", "USING is only read before the columns of a join"),
