@@ -98,7 +98,8 @@ def _read_trino(event: Mapping[str, Any]) -> Query | None:
     metadata, statistics = event["metadata"], event.get("statistics")
     if not isinstance(statistics, dict) or metadata.get("queryState") != _FINISHED:
         return None
-    inputs = (event.get("ioMetadata") or {}).get("inputs") or ()
+    io_metadata = {} if event.get("ioMetadata") is None else event["ioMetadata"]
+    inputs = _check_list(io_metadata.get("inputs"), "the query's inputs")
     tables = _check_tables((table_input.get("schema"), table_input.get("table")) for table_input in inputs)
     return _build_query(
         engine="trino",
@@ -135,8 +136,8 @@ def _read_plain(event: Mapping[str, Any]) -> Query | None:
     return _build_query(
         engine=event["engine"],
         id=event["id"],
-        sql=event.get("sql") or "",
-        tables=_check_tables(name.split(".", 1) for name in event["tables"]),
+        sql="" if event.get("sql") is None else event["sql"],
+        tables=_check_tables(name.split(".", 1) for name in _check_list(event["tables"], "the query's tables")),
         at=_parse_time(event["at"]),
         seconds=_parse_duration(event["seconds"]),
         files=event.get("files"),
@@ -163,23 +164,32 @@ def _build_query(
     files: Any,
     size: Any,
 ) -> Query | None:
-    if not tables:
-        return None
     if not isinstance(sql, str):
         raise ValueError(f"the query's text is {_shorten(sql)}; expected: a text")
     if not 0 <= seconds < _LARGEST or not 0 <= at < _LARGEST:
         raise ValueError(f"{seconds} s at {at}")
-    like = digest_likeness(sql, tables, quotes_are_text=engine == "hive")
-    return Query(
+    query = Query(
         engine=_check_name(engine, "the engine", _MOST_ENGINE),
         id=_check_name(id, "the query's id", _MOST_ID),
         tables=tables,
-        like=like,
+        like=digest_likeness(sql, tables, quotes_are_text=engine == "hive"),
         at=at,
         seconds=seconds,
         files=_check_number(files),
         bytes=_check_number(size),
     )
+    return query if tables else None
+
+
+def _check_list(value: object, what: str) -> list[Any]:
+    """Returns ``value`` if it is a list; an empty one for None.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if value is not None and not isinstance(value, list):
+        raise ValueError(f"{what} are {ascii(value)[:60]}; expected: a list")
+    return value or []
 
 
 def _check_tables(names: Iterable[Any]) -> tuple[tuple[str, str], ...]:

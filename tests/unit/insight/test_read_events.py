@@ -136,9 +136,18 @@ def test_neither_a_text_nor_a_person_is_kept() -> None:
             for name, wanted in (("engine", "the engine is"), ("id", "the query's id is"))
             for value in ([1], {"a": 1}, 7, True, None, "", "a\0b", "a\nb", "\ud800")
         ),
-        (json.dumps({**plain(1, at=1, seconds=1), "sql": ["select"]}), "the query's text is"),
+        *(
+            (json.dumps({**plain(1, at=1, seconds=1), "sql": value}), "the query's text is")
+            for value in (["select"], [], {}, 0, False)
+        ),
+        *(
+            (json.dumps({**plain(1, at=1, seconds=1), "tables": value}), "the query's tables are")
+            for value in ("a.b", "", {"a.b": 1}, {}, 0, False)
+        ),
+        (json.dumps({**plain(1, at=1, seconds=1), "tables": [], "engine": 7}), "the engine is"),
+        (json.dumps(trino(ioMetadata=[])), "its engine does not write such events"),
+        (json.dumps(trino(ioMetadata={"inputs": {}})), "the query's inputs are"),
         (json.dumps({**plain(1, at=1, seconds=1), "tables": ["a\0.b"]}), "a database's name is 'a\\x00'"),
-        (json.dumps({**plain(1, at=1, seconds=1), "tables": "a.b"}), "its engine does not write such events"),
         (json.dumps({**plain(1, at=1, seconds=1), "tables": [["a", "b"]]}), "its engine does not write such events"),
         (json.dumps(trino(table="\ud800")), "a table's name is"),
         (json.dumps(hive(used="a@b\0")), "a table's name is"),
