@@ -40,6 +40,7 @@ from tests.support.accidents import every_role
 from tests.support.backups import Backup, without_memory
 from tests.support.partitioned import add_partition, make_partitioned
 from tests.support.passes import clean_all, compact, settle
+from tests.support.sizes import sized
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import files_below
 
@@ -131,6 +132,28 @@ def test_tables_of_another_metastore_of_the_configuration(
         preview(a, "default.t")
     (finding,) = [one for one in doctor(a) if one.subject == "overlapping tables"]
     assert (finding.level, "default.u of metastore b" in finding.found) == (Level.FAIL, True)
+
+
+_SPELLINGS = ["file:{top}/a/t", "file://{top}/a/t/", "file://localhost{top}/a/t", "/{top}/a//t/.", "{top}/link"]
+
+
+@pytest.mark.parametrize(
+    "spelling", sized(short=["{top}/link/t"], whole=[*_SPELLINGS, "{top}/link/t", "{top}/link/t/x"])
+)
+def test_another_spelling_is_the_same_directory(a: Site, b: Site, ours: Table, tmp_path: Path, spelling: str) -> None:
+    """Both by their locations and, where nobody told of the other metastore, by the claim."""
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    make_at(b, spelling.format(top=tmp_path))
+    before = files_below(Path(ours.location))
+    every_role(b)
+    every_role(a)
+    assert files_below(Path(ours.location)) == before
+    compact(alone(a))
+    before = files_below(Path(ours.location))
+    every_role(alone(b))
+    compact(alone(b), table="default.u")
+    assert before.items() <= files_below(Path(ours.location)).items()
+    assert len(rows_of(a, ours)) == ROWS
 
 
 def test_a_partition_of_another_metastore(a: Site, b: Site, ours: Table, tmp_path: Path) -> None:
