@@ -17,8 +17,9 @@ _SECRET_NAME = re.compile(
     r"passw|pwd|pswd|passphrase|passcode|passkey|secret|token|credential|creds|delegation|signature|apikey|accesskey"
     r"|privatekey|accountkey|masterkey"
     r"|\b(?:sig|sas|psk|jwt|bearer|authorization|cookie|cookies)\b"
-    r"|\b(?:api|access|account|private|encryption|signing|session|shared|storage|fernet|master|license|hmac|pass) keys?\b"
-    r"|(?<!by)(?<!com)pass$|auth$"
+    r"|\b(?:api|access|account|private|encryption|signing|session|shared|storage|fernet|master|license|hmac|pass|app"
+    r"|application|consumer|client) keys?\b"
+    r"|(?<!by)(?<!com)pass$|pw$|auth$"
 )
 #: The last word of names such as ``password.file`` and ``credentials.provider``, whose values say where a secret is.
 _WHERE = frozenset(
@@ -49,18 +50,24 @@ _DATABASES = "postgres(?:ql)?|mysql|mariadb|oracle|mssql|sqlserver|db2|mongodb|r
 _NAMED = tuple(
     (part, re.compile(name), re.compile(value))
     for part, name, value in (
-        # password=…, -Djavax.net.ssl.keyStorePassword=…, fs.s3a.secret.key = '…'; not the directory …/token=5
+        # password=…, password := …, -Djavax.net.ssl.keyStorePassword=…, fs.s3a.secret.key = '…'; not the directory …/token=5
         (
             "=",
-            r"(?<![\w/%.-])(?:-D|--)?(?P<name>[\w.-]+)[\"']?\s*=\s*",
+            r"(?<![\w/%.-])(?:-D|--)?(?P<name>[\w.-]+)[\"']?\s*:?=>?\s*",
             r"\"([^\"]+)\"|'([^']+)'|([^\s&;,'\")][^\s&;,)]*)",
         ),
         # "password": "…" of JSON and of JSON within it, <name>…</name><value>…</value> of Hadoop, --password … of a command
         (":", r"[\"'](?P<name>[\w.-]+)\\*[\"']\s*:\s*", r"b?\\*\"([^\"\\]+)|b?'([^']+)'"),
         # ('spark.authenticate.secret', '…') of Python
         ("', ", r"\([\"'](?P<name>[\w.-]+)[\"'],\s*", r"\"([^\"]+)\"|'([^']+)'"),
+        # key=my.password, value=…; {"name": "MY_PASSWORD", "value": "…"}; <property name="my.password" value="…"/>
+        (
+            "value",
+            r"\b(?:key|name|property)\\*[\"']?\s*[:=]\s*\\*[\"']?(?P<name>[\w.-]+)\\*[\"']?[\s,]+\\*[\"']?value\\*[\"']?\s*[:=]\s*",
+            r"\\*\"([^\"\\]+)|'([^']+)'|([^\s,;)}\"'\\]+)",
+        ),
         # X-Auth-Token: … of a header, passphrase: … of YAML; not a sentence about a password or its file
-        (": ", r"(?<![\w/.-])(?P<name>\w[\w.-]*): +", r"(?=\S*\d)([^\s,;\"'/][^\s,;\"']{7,})"),
+        (":", r"(?<![\w/.-])(?P<name>\w[\w.-]*): *", r"(?=\S*\d)([^\s,;\"'/][^\s,;\"']{7,})"),
         (
             "<value>",
             r"<name>(?P<name>[^<]+)</name>\s*(?:<(?:description|final|source)>[^<]*</\w+>\s*)*<value>",
@@ -91,6 +98,14 @@ _FORMS = tuple(
         # Cookie: hadoop.auth="u=…&s=…"; Path=/
         ("ookie", r"(?i:\bcookie)[\"']?\s*[:=]\s*[\"']?([\w.-]+=(?:\"[^\"]*\"|[^\r\n'\"])+)"),
         ("earer ", r"\b(?i:bearer) +([\w.~+/=-]{16,})"),
+        # tokens of Google, Databricks, HashiCorp Vault, GitHub, GitLab and Slack
+        ("AIza", r"\b(AIza[\w-]{35})"),
+        ("ya29.", r"\b(ya29\.[\w-]{16,})"),
+        ("dapi", r"\b(dapi[0-9a-f]{32})"),
+        ("hvs.", r"\b(hvs\.[\w-]{16,})"),
+        ("gh", r"\b(gh[oprsu]_\w{30,})"),
+        ("glpat-", r"\b(glpat-[\w-]{16,})"),
+        ("xox", r"\b(xox[abeprs]-[\w-]{8,})"),
         # keys of AWS, JSON Web Tokens, private keys, keytabs in base 64
         ("AKIA", r"\b(AKIA[0-9A-Z]{16})\b"),
         ("ASIA", r"\b(ASIA[0-9A-Z]{16})\b"),
@@ -143,14 +158,15 @@ def find_secrets(text: str) -> tuple[str, ...]:
 def redact_plain(value: Any, key: str = "") -> Any:
     """Returns a copy of plain values, as JSON has them, without secrets; ``key`` is the name under which it is found.
 
-    A row ``{"key": "my.password", "value": "…"}`` counts as an entry ``my.password``.
+    A row ``{"key": "my.password", "value": "…"}`` counts as an entry ``my.password``. So does one with ``name`` or
+    ``property`` in the place of ``key``.
     """
     if isinstance(value, str):
         if is_secret_key(key) and value:
             return HIDDEN
         return value if _NAMES.search(key) and "://" not in value else redact(value)
     if isinstance(value, Mapping):
-        named = value.get("key") or value.get("property")
+        named = value.get("key") or value.get("property") or value.get("name")
         return {
             name: redact_plain(part, named if name == "value" and isinstance(named, str) else f"{name}")
             for name, part in value.items()
