@@ -107,9 +107,13 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(*args)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
             super().process_request(request, client_address)
-        else:
+        except RuntimeError:  # this machine has no thread left
+            self._free.release()
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:

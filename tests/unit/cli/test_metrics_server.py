@@ -217,6 +217,21 @@ def _answered(port: int) -> bool:
         return False
 
 
+def test_connections_for_which_there_was_no_thread_take_no_place(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with endpoint(opened) as port:
+        with monkeypatch.context() as without_threads:
+            without_threads.setattr(threading.Thread, "start", start)
+            for _ in range(MOST_CONNECTIONS):
+                with connected(port) as client:
+                    assert ended(client)
+        assert UP in scrape(port)
+
+
 def test_a_client_that_goes_away_does_no_harm(opened: Opened, capfd: pytest.CaptureFixture[str]) -> None:
     opened.goes_on.clear()
     with endpoint(opened) as port:
