@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.judges import PYARROW, PYORC, Predicate, Row, orc_1_5, orc_2_3
-from tests.judges.values import time_nanos, time_text
+from tests.judges.values import GREGORIAN, time_nanos, time_text
 
 NAN, INFINITY = float("nan"), float("inf")
 #: Rules of Java and tzdata differ for each of them somewhere before 1970; GMT+08:00 is known to Java alone.
@@ -69,7 +69,6 @@ _EDGES: Mapping[str, Sequence[Any]] = {
 _INSTANT = "timestamp with local time zone"
 _EDGES = {**_EDGES, _INSTANT: tuple(f"{time}Z" for time in _EDGES["timestamp"])}
 _KEYS = ("int", "string", "bigint", "date")  #: of maps
-_GREGORIAN = "1582-10-15"  #: the first day that all calendars agree about
 #: The types that a column may have had before ALTER TABLE gave it this one; their values stay what they are.
 _OLDER: Mapping[str, Sequence[str]] = {
     "smallint": ("tinyint",),
@@ -246,7 +245,7 @@ class Example:
     @property
     def is_old(self) -> bool:
         """True if calendars disagree about one of its days."""
-        return min(self.times, default=_GREGORIAN) < _GREGORIAN
+        return min(self.times, default=GREGORIAN) < GREGORIAN
 
     @property
     def is_early_for_trino(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal
 from functools import cache
@@ -14,6 +15,8 @@ Row = tuple[Any, ...]
 _NANOS = 10**9
 _CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400  #: after which the Gregorian calendar repeats itself
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
+_EPOCH_JULIAN_DAY = 2_440_588
+GREGORIAN = "1582-10-15"  #: the first day that all calendars agree about
 _EXACT = Context(prec=100)
 
 
@@ -55,6 +58,20 @@ def time_nanos(text: str) -> int:
     whole, _, fraction = second.partition(".")
     seconds = date_days(date) * 86_400 + int(hour) * 3600 + int(minute) * 60 + int(whole)
     return seconds * _NANOS + int(fraction.ljust(9, "0") or 0)
+
+
+def without_julian_days(text: str) -> str:
+    """Returns a row's text as a reader shows it that takes the days of Java's Julian calendar for Gregorian ones."""
+    return re.sub(r"(?<=')(\d{4})-(\d\d)-(\d\d)(?=[ '])", _shift_julian_day, text)
+
+
+def _shift_julian_day(match: re.Match[str]) -> str:
+    if match[0] >= GREGORIAN:
+        return match[0]
+    year, month, day = map(int, match.groups())
+    months = 12 * (year + 4800) + month - 3  # since March of 4801 BC: years that end with February
+    julian_day = day + (153 * (months % 12) + 2) // 5 + 1461 * (months // 12) // 4 - 32_083
+    return date_text(julian_day - _EPOCH_JULIAN_DAY)
 
 
 def decimal_value(text: str | Decimal) -> Decimal:
