@@ -21,10 +21,10 @@ import compactor
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
-from compactor.base.errors import BadSetting, CompactorError, LaunchFailed
+from compactor.base.errors import BadSetting, CompactorError
 from compactor.base.private_files import SAFE_PATH, must_be_secret
 from compactor.base.redaction import is_secret
-from compactor.launch import applications, driver_processes
+from compactor.launch import driver_processes
 from compactor.launch.yarn_application import find_application_id, make_tag
 from compactor.launch.yarn_refusal import find_reason
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
@@ -108,31 +108,31 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     def _tell_where(self, context: Any) -> None:
         """Records where this task is shown with its log, for those who watch the batch."""
-        from compactor.airflow import batch_progress
+        from compactor.airflow import tasks
 
         url = getattr(context.get("ti"), "log_url", None)
         if isinstance(url, str):
-            batch_progress.record_task(self.metastore, int(self.batch_id), url)
+            tasks.record_task(self.metastore, int(self.batch_id), url)
 
     def _advance(self, context: Any, launches: int) -> dict[str, str]:
-        from compactor.airflow import batch_progress
-        from compactor.airflow.batch_progress import NextStep
+        from compactor.airflow import tasks
+        from compactor.launch.batch_watch import MAX_LAUNCHES, NextStep, decide_next_step
 
         batch_id = int(self.batch_id)
         while True:
-            progress = batch_progress.read_progress(self.metastore, batch_id)
+            progress = tasks.read_progress(self.metastore, batch_id)
             self.compactions = list(progress.entries)
-            step = batch_progress.next_step(progress, launches)
+            step = decide_next_step(progress, launches)
             if step is NextStep.WATCH:
                 self.log.info("batch %s: waits for application %s", batch_id, progress.application or "(resident)")
                 self._watch(context, launches)
             if step is NextStep.CONCLUDE:
                 return self._conclude(context, progress)
-            if launches >= batch_progress.MAX_LAUNCHES:
+            if launches >= MAX_LAUNCHES:
                 raise AirflowFailException(
                     f"batch {batch_id}: its driver was lost {launches} times; check its log, or Spark's"
                 )
-            if step is NextStep.RENEW and not batch_progress.renew(self.metastore, batch_id, progress.status.value):
+            if step is NextStep.RENEW and not tasks.renew(self.metastore, batch_id, progress.status.value):
                 self.log.info("batch %s: another batch has taken over its remaining entries", batch_id)
                 return self._conclude(context, progress)
             launches += 1
@@ -152,7 +152,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         )
 
     def _conclude(self, context: Any, progress: Any) -> dict[str, str]:
-        for line in progress.news(None):
+        for line in progress.list_news(None):
             self.log.info("%s", line)
         if progress.failed:
             # A retry would find nothing to do: a failed request is in the history.
@@ -173,13 +173,15 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     def _launch(self, context: Any) -> None:
         """Starts the driver, attached to this task or so that it outlives the task."""
+        from compactor.launch.batch_watch import find_running
+
         hook = self._hook = self._get_hook()
         is_process = one_of("launcher", "spark-submit", "process") == "process"
         if (detaches(hook) or is_process) and text("linger"):
             hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
         with self._secrets_in_file(hook) as inherits:
             if detaches(hook):
-                self._remember(applications.find_running(self.tag) or self._submitted(hook))
+                self._remember(find_running(self.tag) or self._submitted(hook))
             elif is_process:
                 log = driver_log(self.metastore, self.batch_id)
                 self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
@@ -235,24 +237,20 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         try:
             return submit_to_cluster(hook, application_for(hook, self.application))
         except AirflowException as error:
-            raise self._given_back(str(error)) from error
+            raise self._give_back(str(error)) from error
 
-    def _given_back(self, said: str) -> AirflowException:
-        from compactor.airflow import batch_progress
-        from compactor.batches.control import BatchStatus
+    def _give_back(self, output: str) -> AirflowException:
+        from compactor.airflow import tasks
 
-        reason = find_reason(said)
+        reason = find_reason(output)
         because = f"its application could not do it: {reason}" if reason else "its application could not do it"
-        if batch_progress.read_progress(self.metastore, int(self.batch_id)).status is not BatchStatus.ENDED:
-            batch_progress.release(self.metastore, int(self.batch_id), because)
-        error = LaunchFailed(f"batch {self.batch_id}: {because}; the batch is given back, and its requests wait")
-        return AirflowException(f"{error}\n{said}")
+        return AirflowException(f"{tasks.give_back(self.metastore, int(self.batch_id), because)}\n{output}")
 
     def _remember(self, application: str) -> None:
-        from compactor.airflow import batch_progress
+        from compactor.airflow import tasks
 
         self.log.info("batch %s: application %s", self.batch_id, application)
-        batch_progress.record_launch(self.metastore, int(self.batch_id), application)
+        tasks.record_launch(self.metastore, int(self.batch_id), application)
 
     def _connection(self) -> dict[str, str]:
         from compactor.airflow.hooks import CompactorHook
@@ -265,17 +263,17 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         The driver inherits the metastore's connection, if there is one, as environment: a command line or Spark's
         configuration would show the password to everybody.
         """
-        from compactor.airflow import batch_progress
+        from compactor.airflow import tasks
 
         os.environ.update(self._connection())
         self._attached = context["ti"]
         try:
             super().execute(context)
         except AirflowException as error:
-            progress = batch_progress.read_progress(self.metastore, int(self.batch_id))
+            progress = tasks.read_progress(self.metastore, int(self.batch_id))
             if progress.failed:
                 self._conclude(context, progress)
-            raise self._given_back(str(error)) from error
+            raise self._give_back(str(error)) from error
         finally:
             self._attached = None
             _close_pipe(self._hook)
@@ -286,13 +284,13 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         The driver's entries are released; if a person ended the task, the requests are aborted as well.
         """
         if self._attached is not None:
-            from compactor.airflow import batch_progress
+            from compactor.airflow import tasks
             from compactor.airflow.end_reason import ended_by_person
 
             try:
-                batch_progress.release(self.metastore, int(self.batch_id), "its task was stopped")
+                tasks.release(self.metastore, int(self.batch_id), "its task was stopped")
                 if ended_by_person(self._attached):
-                    batch_progress.abort(self.metastore, int(self.batch_id))
+                    tasks.abort(self.metastore, int(self.batch_id))
             except CompactorError as error:
                 self.log.warning("batch %s: %s", self.batch_id, error)
         if self._hook is not None:

@@ -14,8 +14,9 @@ from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
 from compactor.answers.preview import Preview, preview
 from compactor.answers.table_commits import Seen, commits_since
-from compactor.base.errors import CompactorError, NotFound, Refused
+from compactor.base.errors import CompactorError, LaunchFailed, NotFound, Refused
 from compactor.base.redaction import redact_plain
+from compactor.batches import control
 from compactor.batches.assembly import plan_batches
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.pool_policy import DEFAULT
@@ -24,6 +25,8 @@ from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.due import due_in_database, due_in_table
 from compactor.initiator.fresh_look import look_at_changed
 from compactor.initiator.initiator import initiate
+from compactor.launch import batch_watch
+from compactor.launch.batch_watch import BatchProgress
 from compactor.metastore.change_marker import change_marker
 from compactor.requests.no_op import must_do_something
 from compactor.requests.request import RebalanceOptions, RequestWords, request_as
@@ -315,3 +318,45 @@ def failure_message(metastore: str, wrong: Mapping[int, str]) -> str:
                 f"compaction {entry_id} of {entry.entity}: {state}{after}" + (f": {entry.error}" if entry.error else "")
             )
     return "; ".join(lines)
+
+
+def read_progress(metastore: str, batch_id: int) -> BatchProgress:
+    """See ``batch_watch.read_progress``."""
+    with CompactorHook(metastore).get_conn() as site:
+        return batch_watch.read_progress(site, batch_id)
+
+
+def record_launch(metastore: str, batch_id: int, application: str) -> None:
+    """Records the name under which a later try finds the application."""
+    with CompactorHook(metastore).get_conn() as site:
+        control.record_launch(site, batch_id, application)
+
+
+def record_task(metastore: str, batch_id: int, url: str) -> None:
+    """Records the page of the task that has the batch."""
+    with CompactorHook(metastore).get_conn() as site:
+        control.record_task(site, batch_id, url)
+
+
+def renew(metastore: str, batch_id: int, because: str) -> bool:
+    """See ``batch_watch.renew``."""
+    with CompactorHook(metastore).get_conn() as site:
+        return batch_watch.renew(site, batch_id, because)
+
+
+def release(metastore: str, batch_id: int, because: str) -> None:
+    """See ``batch_watch.release``."""
+    with CompactorHook(metastore).get_conn() as site:
+        batch_watch.release(site, batch_id, because)
+
+
+def give_back(metastore: str, batch_id: int, because: str) -> LaunchFailed:
+    """See ``batch_watch.give_back``."""
+    with CompactorHook(metastore).get_conn() as site:
+        return batch_watch.give_back(site, batch_id, because)
+
+
+def abort(metastore: str, batch_id: int) -> None:
+    """See ``batch_watch.abort``."""
+    with CompactorHook(metastore).get_conn() as site:
+        batch_watch.abort(site, batch_id)

@@ -11,10 +11,11 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 # At module level on purpose: an import inside run() would block the event loop of every other trigger.
-from compactor.airflow import batch_progress, tasks
+from compactor.airflow import tasks
 from compactor.airflow.end_reason import ENDED, is_waiting_again, task_state
 from compactor.base.errors import CompactorError, DatabaseUnavailable
 from compactor.batches.control import BatchStatus
+from compactor.launch.batch_watch import BatchProgress
 
 log = logging.getLogger(__name__)
 #: Seconds before a database that could not be read is tried again.
@@ -174,19 +175,19 @@ class BatchTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        before: batch_progress.BatchProgress | None = None
+        before: BatchProgress | None = None
         while True:
             try:
-                progress = await asyncio.to_thread(batch_progress.read_progress, self.metastore, self.batch_id)
+                progress = await asyncio.to_thread(tasks.read_progress, self.metastore, self.batch_id)
             except CompactorError as trouble:
                 await _pause(self.metastore, trouble)
                 continue
-            for line in progress.news(before):
+            for line in progress.list_news(before):
                 log.info("%s", line)
             before = progress
             if progress.is_pointless:
                 log.info("batch %s: its requests were cancelled; ending its application", self.batch_id)
-                await asyncio.to_thread(batch_progress.release, self.metastore, self.batch_id, "they were cancelled")
+                await asyncio.to_thread(tasks.release, self.metastore, self.batch_id, "they were cancelled")
                 continue
             if progress.status is not BatchStatus.UNDER_WAY:
                 yield TriggerEvent(progress.status.value)
@@ -204,7 +205,7 @@ class BatchTrigger(BaseTrigger):
             log.info("batch %s: the task waits elsewhere; its application goes on", self.batch_id)
         elif state in ENDED:
             log.info("batch %s: the task was marked %s; ending its application and its requests", self.batch_id, state)
-            await asyncio.to_thread(batch_progress.abort, self.metastore, self.batch_id)
+            await asyncio.to_thread(tasks.abort, self.metastore, self.batch_id)
         else:
             log.info("batch %s: the task was cleared; ending its application", self.batch_id)
-            await asyncio.to_thread(batch_progress.release, self.metastore, self.batch_id, "its task was cleared")
+            await asyncio.to_thread(tasks.release, self.metastore, self.batch_id, "its task was cleared")

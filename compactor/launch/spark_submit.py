@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import logging
 import subprocess
 import sys
 import threading
@@ -13,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
-from compactor.base.errors import ClusterUnavailable, LaunchFailed
 from compactor.base.redaction import redact
 from compactor.batches import control
 from compactor.batches.control import BatchStatus, BatchWithEntries
+from compactor.launch.batch_watch import choose_reason, end_application, find_application, give_back, keep_reserved
 from compactor.launch.resource_manager import ResourceManager
 from compactor.launch.yarn_application import YarnApplication, find_application_id
 from compactor.launch.yarn_refusal import find_reason
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from compactor.batches.assembly import PlannedBatch
     from compactor.site.site import Site
 
-log = logging.getLogger(__name__)
 _KEPT_LINES = 2000  #: lines of spark-submit's output, to find the reason of a failure in
 _LOOK_S = 2.0  #: seconds between two looks at the rows and at YARN
 
@@ -116,35 +114,25 @@ class Launch:
         current = control.read_batch(self.site, self.batch.batch_id)
         if self.stop.asked or (not current.open_entries and current.batch.driver is None):
             self._end(process)
-        elif current.batch.driver is None and (application := self._on_yarn(current)) is not None and application.waits:
-            control.record_launch(self.site, self.batch.batch_id, application.id)
+        elif current.batch.driver is None:
+            keep_reserved(self.site, current, self._find_on_yarn(current))
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         """Ends spark-submit, and its application unless that may go on without it."""
-        application = None if self.stop.asked and self.is_cluster else self._on_yarn()
-        if application is not None and not application.has_ended and self.manager is not None:
-            with suppress(ClusterUnavailable):
-                self.manager.kill(application.id)
+        application = None if self.stop.asked and self.is_cluster else self._find_on_yarn()
+        if application is not None:
+            end_application(application.id, self.manager)
         process.terminate()
 
-    def _on_yarn(self, current: BatchWithEntries | None = None) -> YarnApplication | None:
+    def _find_on_yarn(self, current: BatchWithEntries | None = None) -> YarnApplication | None:
         """Returns the batch's application on YARN, by its recorded id, spark-submit's output or its tag."""
-        if self.manager is None:
-            return None
         recorded = current.batch.application_id if current is not None else None
-        application_id = recorded or find_application_id("".join(self.output))
-        try:
-            if application_id is not None:
-                return self.manager.application(application_id)
-            return next(iter(self.manager.tagged(self.tag)[::-1]), None)
-        except ClusterUnavailable as error:
-            log.info("%s", error)
-            return None
+        return find_application(self.manager, recorded or find_application_id("".join(self.output)), self.tag)
 
     def _judge(self, code: int) -> Launched:
         """Returns the batch's fate by its rows, and gives it back unless it is done or its application goes on."""
         current = control.read_batch(self.site, self.batch.batch_id)
-        application = self._on_yarn(current)
+        application = self._find_on_yarn(current)
         mentioned = current.batch.application_id or find_application_id("".join(self.output))
         name = application.id if application is not None else mentioned
         log_url = current.batch.log_url or (application.log_url if application is not None else None)
@@ -158,11 +146,8 @@ class Launch:
             message = f"batch {self.batch.batch_id}: {name or 'its application'} goes on"
             return Launched(fate=Fate.GOES_ON, exit_code=code, application=name, log_url=log_url, message=message)
         because = self._explain_end(current, application, code)
-        if current.status is not BatchStatus.RELEASED:
-            control.release_batch(self.site, self.batch.batch_id, because)
-        error = LaunchFailed(
-            f"batch {self.batch.batch_id}: {name or 'no application'}: {because}; the batch is given back, and its "
-            f"requests wait for the next pass{f'; log: {log_url}' if log_url else ''}"
+        error = give_back(
+            self.site, self.batch.batch_id, because, application=name or "no application", log_url=log_url
         )
         return Launched(fate=Fate.GIVEN_BACK, exit_code=code, application=name, log_url=log_url, message=str(error))
 
@@ -186,11 +171,7 @@ class Launch:
         return f"{ended}: {reason}" if reason else ended
 
     def _find_reason(self, application: YarnApplication | None) -> str | None:
-        """Returns why the application ended: from YARN if it was killed, else from its driver, else from spark-submit."""
         output = "".join(self.output)
         if application is None or self.manager is None:
             return find_reason(output)
-        if application.state == "KILLED":
-            return application.diagnostics.strip() or None
-        driver_reason = find_reason(self.manager.driver_output(application)) if self.is_cluster else None
-        return driver_reason or find_reason(output) or find_reason(application.diagnostics)
+        return choose_reason(self.manager, application, reads_driver=self.is_cluster, submit_output=output)

@@ -146,7 +146,7 @@ def test_a_worker_that_dies_after_its_submit_is_followed_by_one_that_finds_the_a
 ) -> None:
     """By its tag, while it waits for its queue and no row names it. The task then waits without a slot; marking it failed
     ends application and request."""
-    from compactor.airflow import batch_progress
+    from compactor.airflow import tasks
 
     table, task = planned(airflow, "etl")
     with airflow.occupied("default", memory=NO_DRIVER_FITS), monkeypatch.context() as dying:
@@ -154,7 +154,7 @@ def test_a_worker_that_dies_after_its_submit_is_followed_by_one_that_finds_the_a
         def dies(*_: object) -> None:
             raise SystemExit
 
-        dying.setattr(batch_progress, "record_launch", dies)
+        dying.setattr(tasks, "record_launch", dies)
         with pytest.raises(SystemExit):
             task.execute()
         dying.undo()
@@ -164,11 +164,11 @@ def test_a_worker_that_dies_after_its_submit_is_followed_by_one_that_finds_the_a
         (found,) = airflow.yarn.applications(tag=make_tag("default", batch.id, batch.planned_at))
         assert (found["state"], batch.application_id) == ("ACCEPTED", found["id"])
         assert task.trigger is not None
-        progress = batch_progress.read_progress("default", batch.id)
+        progress = tasks.read_progress("default", batch.id)
         assert progress.status is BatchStatus.UNDER_WAY
         assert progress.log_url is None  # there is no container yet
         assert list_claimable_ids(airflow.site) == []
-        batch_progress.abort("default", batch.id)
+        tasks.abort("default", batch.id)
         assert airflow.yarn.until_ended(found["id"])["state"] == "KILLED"
     assert airflow.entry(table).state is State.ABORTED
 
@@ -186,7 +186,7 @@ def test_a_request_that_is_cancelled_ends_an_application_in_its_queue(airflow: Y
 
 def test_a_killed_application_is_noticed_at_once_and_followed_by_another(airflow: YarnSite) -> None:
     """Not when its reservation ends, ten minutes later. Page and task name the driver's log while it runs."""
-    from compactor.airflow import batch_progress
+    from compactor.airflow import tasks
 
     airflow.spark_home(NEVER_FITS)
     table, task = planned(airflow, "etl")
@@ -197,7 +197,7 @@ def test_a_killed_application_is_noticed_at_once_and_followed_by_another(airflow
     assert row["batch"]["log_url"] == first.log_url  # type: ignore[index]
     until("the driver's log", lambda: "0 of 2 tasks done, 2 under way" in log_of(first), pause=0.2)
     airflow.yarn.kill(str(first.application_id))
-    news = batch_progress.read_progress("default", first.id).news(None)  # as the trigger logs it
+    news = tasks.read_progress("default", first.id).list_news(None)  # as the trigger logs it
     assert any(f"{first.application_id} has ended: YARN says KILLED" in line for line in news)
     assert f"batch {first.id}: its driver's log is at {first.log_url}" in news
     assert task.event() == BatchStatus.LOST.value

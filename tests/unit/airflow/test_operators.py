@@ -281,8 +281,8 @@ def test_the_name_that_spark_submit_reports_is_returned(
 def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from compactor.airflow import batch_progress
-    from compactor.batches.control import BatchStatus
+    from compactor.airflow import tasks
+    from compactor.base.errors import LaunchFailed
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
@@ -291,9 +291,12 @@ def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
     program.write_text(f"#!/bin/sh\necho 'YarnException: {sentence}'\nexit 1\n", "utf-8")
     program.chmod(0o755)
     released: list[str] = []
-    progress = batch_progress.BatchProgress(batch_id=41, status=BatchStatus.WAITS)
-    monkeypatch.setattr(batch_progress, "read_progress", lambda metastore, batch_id: progress)
-    monkeypatch.setattr(batch_progress, "release", lambda metastore, batch_id, because: released.append(because))
+
+    def give_back(metastore: str, batch_id: int, because: str) -> LaunchFailed:
+        released.append(because)
+        return LaunchFailed(f"batch {batch_id}: {because}; the batch is given back")
+
+    monkeypatch.setattr(tasks, "give_back", give_back)
     operator = submit(spark_binary=str(program))
     with pytest.raises(
         AirflowException, match=f"^batch 41: its application could not do it: {sentence}; the batch is "

@@ -9,11 +9,11 @@ import pytest
 from airflow.sdk._shared.module_loading import import_string
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent
 
-from compactor.airflow import batch_progress, tasks, triggers
-from compactor.airflow.batch_progress import BatchProgress
+from compactor.airflow import tasks, triggers
 from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, DueTrigger, EntriesTrigger
 from compactor.base.errors import DatabaseUnavailable, Refused
 from compactor.batches.control import BatchStatus
+from compactor.launch.batch_watch import BatchProgress
 from tests.support.patience import PATIENCE
 
 EACH = [
@@ -159,7 +159,7 @@ def test_a_batch_is_watched_while_it_is_under_way(
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(batch_progress, "read_progress", look)
+    monkeypatch.setattr(tasks, "read_progress", look)
     with caplog.at_level("INFO", logger=triggers.__name__):
         event = first(BatchTrigger(metastore="m", batch_id=7, poll_seconds=0.001))
     assert event.payload == BatchStatus.ENDED.value
@@ -176,8 +176,8 @@ def test_an_application_in_its_queue_ends_with_its_requests(monkeypatch: pytest.
     waits = BatchProgress(batch_id=7, status=BatchStatus.UNDER_WAY, application="application_1_1")
     answers = iter([waits, replace(waits, status=BatchStatus.RELEASED)])
     released: list[int] = []
-    monkeypatch.setattr(batch_progress, "read_progress", lambda metastore, batch_id: next(answers))
-    monkeypatch.setattr(batch_progress, "release", lambda metastore, batch_id, because: released.append(batch_id))
+    monkeypatch.setattr(tasks, "read_progress", lambda metastore, batch_id: next(answers))
+    monkeypatch.setattr(tasks, "release", lambda metastore, batch_id, because: released.append(batch_id))
     assert first(BatchTrigger(metastore="m", batch_id=7, poll_seconds=0.001)).payload == BatchStatus.RELEASED.value
     assert released == [7]
 
@@ -201,7 +201,7 @@ def test_only_a_persons_action_ends_the_application(
     monkeypatch.setattr(triggers, "task_state", lambda ti: state)
     monkeypatch.setattr(triggers, "is_waiting_again", lambda ti: again)
     for name in ("abort", "release"):
-        monkeypatch.setattr(batch_progress, name, lambda *_, name=name: done.append(name))
+        monkeypatch.setattr(tasks, name, lambda *_, name=name: done.append(name))
     trigger = BatchTrigger(metastore="m", batch_id=7, poll_seconds=1)
     asyncio.run(trigger.on_kill())
     assert done == wanted
