@@ -25,8 +25,7 @@ from compactor.base.errors import BadSetting, CompactorError
 from compactor.base.private_files import SAFE_PATH, must_be_secret
 from compactor.base.redaction import is_secret
 from compactor.launch import driver_processes
-from compactor.launch.yarn_application import find_application_id, make_tag
-from compactor.launch.yarn_refusal import find_reason
+from compactor.launch.yarn_application import find_application_id, find_reason, make_tag
 from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
 
 if TYPE_CHECKING:

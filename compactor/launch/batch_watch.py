@@ -18,8 +18,7 @@ from compactor.batches.control import BatchStatus, BatchWithEntries
 from compactor.compaction.states import State
 from compactor.launch import driver_processes
 from compactor.launch.resource_manager import ResourceManager, configured_manager
-from compactor.launch.yarn_application import YarnApplication, is_application
-from compactor.launch.yarn_refusal import find_reason
+from compactor.launch.yarn_application import YarnApplication, find_reason, is_application
 from compactor.requests.abort import abort_compactions
 from compactor.site.site import Site
 

@@ -17,8 +17,7 @@ from compactor.batches import control
 from compactor.batches.control import BatchStatus, BatchWithEntries
 from compactor.launch.batch_watch import choose_reason, end_application, find_application, give_back, keep_reserved
 from compactor.launch.resource_manager import ResourceManager
-from compactor.launch.yarn_application import YarnApplication, find_application_id
-from compactor.launch.yarn_refusal import find_reason
+from compactor.launch.yarn_application import YarnApplication, find_application_id, find_reason
 
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop
