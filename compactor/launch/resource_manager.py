@@ -6,11 +6,12 @@ import getpass
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from compactor.base.errors import ClusterUnavailable
 from compactor.launch.yarn_application import YarnApplication, read_application
-from compactor.launch.yarn_configuration import FOLDERS, is_https, read_configuration
+from compactor.settings.hive_site import parse_site
 from compactor.storage.hdfs_options import Kerberos
 from compactor.storage.kerberos_errors import LogInFailed, NotProven
 from compactor.storage.silent_logs import silence_secrets
@@ -148,3 +149,28 @@ def _make_kerberos_auth() -> Any:
 
 def _sort_key(number: str) -> tuple[int, ...]:
     return tuple(int(part) for part in number.split("_")[1:])
+
+
+FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")  #: environment variables; a later one's values win
+_FILES = ("core-site.xml", "yarn-site.xml")
+
+
+def read_configuration(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns the values of core-site.xml and yarn-site.xml; empty if there are none.
+
+    Raises:
+        BadSetting: a file cannot be parsed.
+    """
+    values: dict[str, str] = {}
+    for folder in filter(None, (environ.get(name) for name in FOLDERS)):
+        for name in _FILES:
+            try:
+                values |= parse_site(Path(folder, name).read_bytes())
+            except OSError:
+                continue
+    return values
+
+
+def is_https(values: Mapping[str, str]) -> bool:
+    """Returns true if YARN's daemons serve their pages by HTTPS."""
+    return values.get("yarn.http.policy", "").strip() == "HTTPS_ONLY"

@@ -23,9 +23,9 @@ from compactor.base.redaction import redact_plain
 from compactor.batches.control import must_not_have_failed
 from compactor.batches.driver import Application, WorkerPass, run_batch
 from compactor.batches.resident import linger
+from compactor.launch.resource_manager import is_https, read_configuration
 from compactor.launch.spark_runner import SparkRunner
 from compactor.launch.spark_session import attempt_number, is_alive, start_session, tracking_url
-from compactor.launch.yarn_configuration import is_https, read_configuration
 from compactor.site.deployment import open_deployment
 from compactor.site.run_as import must_run_as
 from compactor.site.site import Site, own_state

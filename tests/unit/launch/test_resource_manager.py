@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from compactor.base.errors import ClusterUnavailable
-from compactor.launch.resource_manager import ResourceManager, configured_manager
+from compactor.launch.resource_manager import ResourceManager, configured_manager, is_https, read_configuration
 from compactor.launch.yarn_application import YarnApplication
 from tests.support.hadoop import write_site
 from tests.support.ports import free_port
@@ -123,3 +123,15 @@ def test_https_and_kerberos(tmp_path: Path) -> None:
 def test_no_yarn_here(tmp_path: Path) -> None:
     assert configured_manager({}) is None
     assert configured_manager({"HADOOP_CONF_DIR": str(tmp_path)}) is None
+
+
+def test_a_later_folder_wins_and_missing_ones_say_nothing(tmp_path: Path) -> None:
+    for name, policy in (("hadoop", "HTTP_ONLY"), ("yarn", "HTTPS_ONLY")):
+        (tmp_path / name).mkdir()
+        write_site(tmp_path / name / "yarn-site.xml", {"yarn.http.policy": policy, f"of.{name}": "1"})
+    environ = {"HADOOP_CONF_DIR": f"{tmp_path}/hadoop", "YARN_CONF_DIR": f"{tmp_path}/yarn"}
+    found = read_configuration(environ)
+    assert found == {"yarn.http.policy": "HTTPS_ONLY", "of.hadoop": "1", "of.yarn": "1"}
+    assert is_https(found)
+    assert read_configuration({"HADOOP_CONF_DIR": f"{tmp_path}/none"}) == {}
+    assert not is_https({})
