@@ -15,8 +15,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from compactor.airflow.assets import requested
 from compactor.airflow.configuration import seconds
-from compactor.airflow.failing import fail_without_retry
 from compactor.airflow.links import HistoryLink, SparkLink
+from compactor.airflow.task_ends import fail_without_retry
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

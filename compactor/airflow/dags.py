@@ -12,10 +12,10 @@ from airflow.sdk.definitions.timetables.trigger import DeltaTriggerTimetable
 
 from compactor.airflow.assets import compacted, requested, tables
 from compactor.airflow.configuration import airflow_pools, approval_bytes, boolean, dag_id, seconds, text
-from compactor.airflow.failing import fail_without_retry
 from compactor.airflow.form import fields, parse_form
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, plain
+from compactor.airflow.task_ends import fail_without_retry
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 #: For tasks that read a database which may be restarting: retrying without a pause would not help.

@@ -138,7 +138,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             self._launch(context)
 
     def _watch(self, context: Any, launches: int) -> None:
-        from compactor.airflow.end_reason import WAITING_TRY
+        from compactor.airflow.task_ends import WAITING_TRY
         from compactor.airflow.triggers import BatchTrigger
 
         context["ti"].xcom_push(WAITING_TRY, context["ti"].try_number)
@@ -284,7 +284,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         """
         if self._attached is not None:
             from compactor.airflow import tasks
-            from compactor.airflow.end_reason import ended_by_person
+            from compactor.airflow.task_ends import ended_by_person
 
             try:
                 tasks.release(self.metastore, int(self.batch_id), "its task was stopped")

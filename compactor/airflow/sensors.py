@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.triggers.base import StartTriggerArgs
 
 from compactor.airflow.configuration import seconds
-from compactor.airflow.failing import fail_without_retry
+from compactor.airflow.task_ends import fail_without_retry
 
 
 def marker_variable(metastore: str) -> str:

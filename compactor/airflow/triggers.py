@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 # At module level on purpose: an import inside run() would block the event loop of every other trigger.
 from compactor.airflow import tasks
-from compactor.airflow.end_reason import ENDED, is_waiting_again, task_state
+from compactor.airflow.task_ends import ENDED, is_waiting_again, task_state
 from compactor.base.errors import CompactorError, DatabaseUnavailable
 from compactor.batches.control import BatchStatus
 from compactor.launch.batch_watch import BatchProgress

@@ -236,8 +236,8 @@ def test_a_bad_request_fails_with_our_message_and_queues_nothing(
     from airflow.sdk.exceptions import AirflowFailException
 
     from compactor.airflow import tasks
-    from compactor.airflow.failing import fail_without_retry
     from compactor.airflow.form import fields, parse_form
+    from compactor.airflow.task_ends import fail_without_retry
 
     run = run_dag("compact_table", **conf)
     assert run.state == "failed"

@@ -1,8 +1,14 @@
-"""Finds out why a task ends: a person ended or cleared it, or its process is gone. Only Airflow's API knows."""
+"""How tasks end: our errors without a retry, and whether a person ended or cleared a task."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from compactor.base.errors import CompactorError, DatabaseUnavailable
 
 #: States in which a person can put a waiting or running task, by marking it or its run.
 ENDED = frozenset({"failed", "success", "skipped", "removed"})
@@ -35,3 +41,17 @@ def is_waiting_again(ti: Any) -> bool:
         key=WAITING_TRY, dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=ti.map_index
     )
     return found is not None and int(found) > ti.try_number
+
+
+@contextmanager
+def fail_without_retry() -> Iterator[None]:
+    """Fails the task with our message and without a retry, since these errors need a person.
+
+    A database that is down may come back, so that error is left to the task's retries.
+    """
+    try:
+        yield
+    except DatabaseUnavailable:
+        raise
+    except CompactorError as error:
+        raise AirflowFailException(str(error)) from error

@@ -4,11 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.utils.state import TaskInstanceState
 
-from compactor.airflow.end_reason import WAITING_TRY, ended_by_person, is_waiting_again, task_state
+from compactor.airflow.task_ends import WAITING_TRY, ended_by_person, fail_without_retry, is_waiting_again, task_state
+from compactor.base.errors import DatabaseUnavailable, Refused
 
 
 def ti(map_index: int) -> Any:
@@ -54,3 +56,13 @@ def test_a_later_try_says_that_it_waits(monkeypatch: pytest.MonkeyPatch, left: i
     monkeypatch.setattr(XCom, "get_one", found)
     assert is_waiting_again(SimpleNamespace(**vars(ti(3)), try_number=2)) is again
     assert asked == {"key": WAITING_TRY, "dag_id": "d", "task_id": "compact", "run_id": "r", "map_index": 3}
+
+
+def test_what_needs_a_person_is_not_tried_again() -> None:
+    with pytest.raises(AirflowFailException, match="the table is external"), fail_without_retry():
+        raise Refused("the table is external")
+
+
+def test_a_database_that_is_down_is_tried_again() -> None:
+    with pytest.raises(DatabaseUnavailable), fail_without_retry():
+        raise DatabaseUnavailable("it restarts")
