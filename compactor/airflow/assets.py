@@ -1,18 +1,17 @@
-"""Assets with URIs ``hive://METASTORE/DATABASE/TABLE``, as Airflow's provider manager requires.
-
-Each metastore also has two assets of our own: ``hive://METASTORE/-/requested`` and ``…/-/compacted``; a table that is
-watched for commits has ``hive://METASTORE/DATABASE/TABLE/-/committed``.
-"""
+"""Assets with URIs ``hive://METASTORE/DATABASE/TABLE``, and lineage of the tables that a task compacted."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
 
 SCHEME = "hive"
 _OURS = "-"  #: in place of a database; no database of Hive can have this name
@@ -90,3 +89,31 @@ def committed(table: str, metastore: str = "default") -> Asset:
 def _event(metastore: str, what: str) -> Asset:
     uri = f"{SCHEME}://{metastore}/{_OURS}/{what}"
     return Asset(name=uri, uri=uri)
+
+
+_Facet = TypeVar("_Facet")
+
+
+def lineage_of(metastore: str, compactions: Collection[int]) -> OperatorLineage:
+    """Returns each table that ``compactions`` wrote as an input and as an output, with the rows, bytes and files of its
+    partitions together, under the names of ``assets.convert_asset_to_openlineage``."""
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from openlineage.client.event_v2 import InputDataset, OutputDataset
+    from openlineage.client.generated.input_statistics_input_dataset import InputStatisticsInputDatasetFacet
+    from openlineage.client.generated.output_statistics_output_dataset import OutputStatisticsOutputDatasetFacet
+
+    from compactor.airflow import tasks
+
+    namespace = f"{SCHEME}://{metastore}"
+    inputs, outputs = [], []
+    for table, figures in tasks.run_figures(metastore, compactions).items():
+        read = _make_facet(InputStatisticsInputDatasetFacet, figures, "in")
+        written = _make_facet(OutputStatisticsOutputDatasetFacet, figures, "out")
+        inputs.append(InputDataset(namespace=namespace, name=table, inputFacets={"inputStatistics": read}))
+        outputs.append(OutputDataset(namespace=namespace, name=table, outputFacets={"outputStatistics": written}))
+    return OperatorLineage(inputs=inputs, outputs=outputs)
+
+
+def _make_facet(facet: Callable[..., _Facet], figures: Mapping[str, int], way: str) -> _Facet:
+    rows, size, files = (figures[f"{name}_{way}"] for name in ("rows", "bytes", "files"))
+    return facet(rowCount=rows, size=size, fileCount=files)

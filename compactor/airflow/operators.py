@@ -166,7 +166,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """Returns the tables that the batch compacted, with rows, bytes and files; OpenLineage's provider asks for it."""
-        from compactor.airflow.lineage import lineage_of
+        from compactor.airflow.assets import lineage_of
 
         return lineage_of(self.metastore, self.compactions)
 

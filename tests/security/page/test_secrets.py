@@ -124,7 +124,7 @@ def test_neither_an_action_nor_its_row_has_one(server: Server) -> None:
 @pytest.mark.usefixtures("planted")
 def test_neither_an_xcom_nor_lineage_has_one(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     from compactor.airflow import tasks
-    from compactor.airflow.lineage import lineage_of
+    from compactor.airflow.assets import lineage_of
 
     request_compaction(site, table="default.t", type="major")
     with caplog.at_level(logging.DEBUG):

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 import pytest
+from airflow.providers.openlineage.extractors.base import DefaultExtractor
 from airflow.sdk import Asset
 from openlineage.client.event_v2 import Dataset
 
+from compactor.airflow import tasks
 from compactor.airflow.assets import (
     committed,
     compacted,
     convert_asset_to_openlineage,
     create_asset,
+    lineage_of,
     requested,
     sanitize_uri,
 )
+from compactor.airflow.compact_table import CompactTableOperator
 
 
 @pytest.mark.parametrize(
@@ -59,3 +64,39 @@ def test_openlineage_has_its_own_name_for_a_table() -> None:
         named = Dataset(namespace="hive://db:9083", name="demo.flights")
         assert convert_asset_to_openlineage(Asset(written), None) == named
     assert convert_asset_to_openlineage(requested("default"), None) is None
+
+
+ONE = {"rows_in": 9, "rows_out": 8, "bytes_in": 700, "bytes_out": 600, "files_in": 5, "files_out": 1}
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_figures(metastore: str, ids: Collection[int]) -> dict[str, dict[str, int]]:
+        return {f"{metastore}.t{entry}": ONE for entry in ids}
+
+    monkeypatch.setattr(tasks, "run_figures", run_figures)
+
+
+@pytest.mark.usefixtures("figures")
+def test_a_table_is_read_and_written() -> None:
+    found = lineage_of("archive", [1, 2])
+    assert [(one.namespace, one.name) for one in found.inputs] == [
+        ("hive://archive", "archive.t1"),
+        ("hive://archive", "archive.t2"),
+    ]
+    assert [(one.namespace, one.name) for one in found.outputs] == [(one.namespace, one.name) for one in found.inputs]
+    read, written = found.inputs[0].inputFacets["inputStatistics"], found.outputs[0].outputFacets["outputStatistics"]
+    assert (read.rowCount, read.size, read.fileCount) == (9, 700, 5)
+    assert (written.rowCount, written.size, written.fileCount) == (8, 600, 1)
+
+
+@pytest.mark.usefixtures("figures")
+def test_the_provider_finds_it_on_the_operator() -> None:
+    operator = CompactTableOperator(task_id="compact", table="a.t")
+    extractor = DefaultExtractor(operator)
+    empty = extractor.extract_on_complete(None)
+    operator.compactions = [7]
+    found = extractor.extract_on_complete(None)
+    assert empty is not None
+    assert found is not None
+    assert (empty.inputs, [one.name for one in found.outputs]) == ([], ["default.t7"])
