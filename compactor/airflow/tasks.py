@@ -1,20 +1,27 @@
-"""The work of the DAGs' tasks: one pass of a role, in plain values. Imported when a task runs, not to parse DAGs."""
+"""The work of the DAGs' tasks in plain values: passes of roles, batches, alarms. Imported when a task runs, not to parse DAGs."""
 
 from __future__ import annotations
 
 import fnmatch
 import hashlib
+import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
+
+from airflow.sdk import Variable
+from airflow.sdk.module_loading import import_string
+from airflow.sdk.observability import stats
 
 from compactor.airflow.configuration import only_pools, text
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
+from compactor.answers.alarms import Alarm, raised_alarms
 from compactor.answers.preview import Preview, preview
+from compactor.answers.readings import Readings, take_readings
 from compactor.answers.table_commits import Seen, commits_since
-from compactor.base.errors import CompactorError, LaunchFailed, NotFound, Refused
+from compactor.base.errors import BadSetting, CompactorError, LaunchFailed, NotFound, Refused
 from compactor.base.redaction import redact_plain
 from compactor.batches import control
 from compactor.batches.assembly import plan_batches
@@ -31,6 +38,7 @@ from compactor.metastore.change_marker import change_marker
 from compactor.requests.no_op import must_do_something
 from compactor.requests.request import RebalanceOptions, RequestWords, request_as
 from compactor.requests.request_once import request_once as request_once_of
+from compactor.site.finding import Level
 from compactor.site.mode import Mode, may_somewhere
 from compactor.site.named_tables import find_table
 from compactor.site.site import Site
@@ -360,3 +368,61 @@ def abort(metastore: str, batch_id: int) -> None:
     """See ``batch_watch.abort``."""
     with CompactorHook(metastore).get_conn() as site:
         batch_watch.abort(site, batch_id)
+
+
+def alarms_variable(metastore: str) -> str:
+    """Returns the name of the Airflow variable that lists the alarms already notified."""
+    return f"compactor_alarms__{metastore}"
+
+
+def report_alarms(metastore: str, context: Mapping[str, Any]) -> list[dict[str, object]]:
+    """Checks a metastore once: sends metrics, logs every alarm and notifies of the new ones.
+
+    Raises:
+        BadSetting: the configured notifier does not exist.
+    """
+    with CompactorHook(metastore).get_conn() as site:
+        found = take_readings(site)
+        holding = raised_alarms(found, site.settings)
+    send_gauges(metastore, found, holding)
+    for alarm in holding:
+        log.log(logging.ERROR if alarm.level is Level.FAIL else logging.WARNING, "%s; %s", alarm.message, alarm.fix)
+    notified = set(json.loads(Variable.get(alarms_variable(metastore), default="[]")))
+    now = {f"{alarm.name}:{alarm.level.value}" for alarm in holding}
+    fresh = [alarm for alarm in holding if f"{alarm.name}:{alarm.level.value}" not in notified]
+    notifier = load_notifier()
+    if fresh and notifier is not None:
+        notifier({**context, "metastore": metastore, "alarms": [alarm.to_json() for alarm in fresh]})
+    if now != notified:
+        Variable.set(alarms_variable(metastore), json.dumps(sorted(now)))
+    return [alarm.to_json() for alarm in holding]
+
+
+def send_gauges(metastore: str, found: Readings, holding: tuple[Alarm, ...]) -> None:
+    """Sends a gauge for each reading and for the number of alarms."""
+    for name, value in found.to_json().items():
+        stats.gauge(f"compactor.{metastore}.{name}", value)
+    stats.gauge(f"compactor.{metastore}.alarms", len(holding))
+
+
+def load_notifier() -> Callable[[Mapping[str, Any]], object] | None:
+    """Returns the object named by ``[compactor] notifier``, called with a context like every notifier of Airflow.
+
+    Raises:
+        BadSetting: there is no such object, or it cannot be called.
+    """
+    path = text("notifier")
+    if not path:
+        return None
+    try:
+        found: object = import_string(path)
+    except ImportError as error:
+        raise BadSetting(
+            f"[compactor] notifier of Airflow's configuration: {path!r} cannot be imported: {error}"
+        ) from error
+    if not callable(found) or isinstance(found, type):
+        raise BadSetting(
+            f"[compactor] notifier of Airflow's configuration: {path!r} is {found!r}; wanted: an instance of a notifier, "
+            "such as an SmtpNotifier(...) in a module of yours"
+        )
+    return found
