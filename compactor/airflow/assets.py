@@ -1,4 +1,8 @@
-"""Assets with URIs ``hive://METASTORE/DATABASE/TABLE``, and lineage of the tables that a task compacted."""
+"""Assets with URIs ``hive://METASTORE/DATABASE/TABLE``, and the lineage of the tables that a task compacted.
+
+Each metastore also has two assets of our own: ``hive://METASTORE/-/requested`` and ``hive://METASTORE/-/compacted``. A table
+that is watched for commits has ``hive://METASTORE/DATABASE/TABLE/-/committed``.
+"""
 
 from __future__ import annotations
 

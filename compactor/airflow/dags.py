@@ -171,10 +171,10 @@ def _housekeeper(metastore: str) -> DAG:
 
         @task(multiple_outputs=False)
         def alarms() -> list[dict[str, object]]:
-            from compactor.airflow import alerts
+            from compactor.airflow import tasks
 
             with fail_without_retry():
-                return alerts.watch(metastore, get_current_context())
+                return tasks.report_alarms(metastore, get_current_context())
 
         keep_house()
         alarms()  # independent of the housekeeper

@@ -1,4 +1,8 @@
-"""The work of the DAGs' tasks in plain values: passes of roles, batches, alarms. Imported when a task runs, not to parse DAGs."""
+"""The work of the DAGs' tasks, in plain values: passes of roles, requests, batches, alarms.
+
+Imported when a task runs, not to parse DAGs. The gauges are ``compactor.<metastore>.<reading>`` and
+``compactor.<metastore>.alarms``, sent by statsd or OpenTelemetry as Airflow is configured.
+"""
 
 from __future__ import annotations
 

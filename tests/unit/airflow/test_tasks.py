@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compactor.airflow import alerts, tasks
+from compactor.airflow import tasks
 from compactor.airflow.tasks import under_way, went_well
 from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.batches.assembly import list_claimable_ids
@@ -145,15 +145,15 @@ def notifier(context: Mapping[str, Any]) -> None:
 @pytest.fixture
 def variables(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     kept: dict[str, str] = {}
-    monkeypatch.setattr(alerts.Variable, "get", lambda key, default=None: kept.get(key, default))
-    monkeypatch.setattr(alerts.Variable, "set", lambda key, value: kept.update({key: value}))
+    monkeypatch.setattr(tasks.Variable, "get", lambda key, default=None: kept.get(key, default))
+    monkeypatch.setattr(tasks.Variable, "set", lambda key, value: kept.update({key: value}))
     return kept
 
 
 @pytest.fixture
 def gauges(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     sent: dict[str, float] = {}
-    monkeypatch.setattr(alerts.stats, "gauge", lambda name, value: sent.update({name: value}))
+    monkeypatch.setattr(tasks.stats, "gauge", lambda name, value: sent.update({name: value}))
     return sent
 
 
@@ -179,26 +179,26 @@ def test_an_alarm_is_measured_each_time_and_notified_once(
     late: Site, variables: dict[str, str], gauges: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__NOTIFIER", f"{__name__}.notifier")
-    monkeypatch.setattr(alerts, "import_string", lambda path: notifier)
+    monkeypatch.setattr(tasks, "import_string", lambda path: notifier)
     for _ in range(2):
-        (found,) = alerts.watch("default", {"run_id": "r"})
+        (found,) = tasks.report_alarms("default", {"run_id": "r"})
         assert found["name"] == "oldest_initiated_compaction"
     assert gauges["compactor.default.initiated"] == 1
     assert gauges["compactor.default.alarms"] == 1
     (heard,) = HEARD
     assert (heard["metastore"], heard["run_id"], len(heard["alarms"])) == ("default", "r", 1)
     late.metastore.endings.abort_request(late.metastore.entries.queue()[0].id)
-    assert alerts.watch("default", {}) == []
-    assert json.loads(variables[alerts.variable("default")]) == []
+    assert tasks.report_alarms("default", {}) == []
+    assert json.loads(variables[tasks.alarms_variable("default")]) == []
     assert gauges["compactor.default.alarms"] == 0
     request_compaction(late, table="t")
-    alerts.watch("default", {})
+    tasks.report_alarms("default", {})
     assert len(HEARD) == 2
 
 
 @pytest.mark.usefixtures("late", "gauges", "variables")
 def test_without_a_notifier_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    assert len(alerts.watch("default", {})) == 1
+    assert len(tasks.report_alarms("default", {})) == 1
     assert "a request has waited for" in caplog.text
 
 
@@ -208,7 +208,7 @@ def test_without_a_notifier_it_is_logged(caplog: pytest.LogCaptureFixture) -> No
 def test_a_bad_notifier_is_named(monkeypatch: pytest.MonkeyPatch, path: str, message: str) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__NOTIFIER", path)
     with pytest.raises(BadSetting, match=message):
-        alerts.configured_notifier()
+        tasks.load_notifier()
 
 
 def test_a_notifier_of_airflow_works(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,6 +218,6 @@ def test_a_notifier_of_airflow_works(monkeypatch: pytest.MonkeyPatch) -> None:
         def notify(self, context: Any) -> None:
             HEARD.append(context)
 
-    monkeypatch.setenv("AIRFLOW__COMPACTOR__NOTIFIER", "site.alerts.noting")
-    monkeypatch.setattr(alerts, "import_string", lambda path: Noting())
-    assert callable(alerts.configured_notifier())
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__NOTIFIER", "site.tasks.noting")
+    monkeypatch.setattr(tasks, "import_string", lambda path: Noting())
+    assert callable(tasks.load_notifier())
