@@ -14,7 +14,6 @@ ELSEWHERE: dict[str, str] = {
     "rewrite/full_acid/file_zones.py": "integration/rewrite/test_time_zones.py",
     "orc/format/filter_streams.py": "integration/rewrite/test_mixed_bloom_filters.py",
     "orc/codecs/wall_clock.py": "integration/rewrite/test_time_zones.py",
-    "airflow/page/action.py": "security/page/test_audit.py",
     "statements/spark_functions.py": "security/test_sql_text.py",
     "cli/submit.py": "cluster/yarn/test_launchers.py",
     "database/servers.py": "contract/test_sessions.py",

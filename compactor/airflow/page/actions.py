@@ -1,19 +1,31 @@
-"""The actions of the page. Each is registered by ``action``, which sees to what all of them need."""
+"""The actions of the page. Each passes the same checks and gets an audit row before it is carried out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Path
+from airflow._shared.timezones import timezone
+from airflow.assets.manager import asset_manager
+from airflow.models import Log
+from airflow.models.asset import AssetModel
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from fastapi import APIRouter, Depends, HTTPException, Path, Request, status
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
-from compactor.airflow.page.access import ABORT, COMPACT, By
-from compactor.airflow.page.action import action
-from compactor.airflow.page.readers import PageWork
+from compactor.airflow.assets import requested
+from compactor.airflow.configuration import dag_id
+from compactor.airflow.page.access import ABORT, COMPACT, SEE, Asker, By, Right, requires
+from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.airflow.page.request_bounds import PartitionName, PoolName, PropertyKey, PropertyValue, TableName, Word
-from compactor.airflow.page.worker_event import announce
 from compactor.base.ids import TxnId
+from compactor.base.redaction import redact_plain
 from compactor.compaction.states import TERMINAL
 from compactor.requests import overrides
 from compactor.requests import pause as pauses
@@ -21,6 +33,123 @@ from compactor.requests.abort import abort_compaction, abort_transaction
 from compactor.requests.no_op import must_do_something
 from compactor.requests.request import Enqueued, RequestWords, request_again, request_as
 from compactor.settings.setting import LARGEST
+
+_Act = TypeVar("_Act", bound=Callable[..., dict[str, Any]])
+
+
+def action(
+    router: APIRouter, path: str, *, event: str, right: Right, work: PageWork = PageWork.ACT
+) -> Callable[[_Act], _Act]:
+    """Returns a decorator that makes a function an action, called by POST: it must be asked for by our page, in JSON, by
+    somebody with ``right``, and understood. Then Airflow's audit log gets a row, and only then it is carried out, on a
+    thread for ``work``.
+
+    The function takes the asker as ``by``; its other parameters are ids in the path, and the body.
+    """
+
+    def register(act: _Act) -> _Act:
+        checks = [Depends(must_be_our_page), Depends(must_be_json), Depends(requires(right))]
+        endpoint = on_readers(work)(_audit(event, act))
+        router.add_api_route(path, endpoint, methods=["POST"], dependencies=checks)
+        return act
+
+    return register
+
+
+def _audit(event: str, act: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    @wraps(act)
+    def acting(**given: Any) -> dict[str, Any]:
+        _log(event, given["by"], {name: value for name, value in given.items() if name != "by"})
+        return act(**given)
+
+    return acting
+
+
+def _log(event: str, by: Asker, given: Mapping[str, Any]) -> None:
+    """Writes the row, from what was understood. It belongs to the DAG by which people see the metastore, so that nobody else
+    reads in it what the metastore holds."""
+    dag = dag_id(SEE.dag, by.metastore)
+    with create_session(scoped=False) as session:
+        row = Log(
+            event=event,
+            owner=by.name,
+            owner_display_name=by.name,
+            dag_id=dag if session.get(DagModel, dag) is not None else None,
+            extra=json.dumps(_describe(by, given)),
+        )
+        session.add(row)
+
+
+def _describe(by: Asker, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the object of the action as the row names it, without secrets."""
+    said: dict[str, Any] = {"metastore": by.metastore, "method": "POST"}
+    for name, value in given.items():
+        said |= value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else {name: str(value)}
+    return dict(redact_plain(said))
+
+
+HEADER = "X-Compactor"  #: no form can send it, nor a script of another origin without permission
+JSON = "application/json"
+
+
+def must_be_our_page(request: Request) -> None:
+    """Checks that the request has our header and that the browser does not attribute it to another origin.
+
+    Raises:
+        HTTPException: 403, it fails the check.
+    """
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if HEADER not in request.headers or site != "same-origin":
+        raise HTTPException(
+            status.HTTP_403_FORBIDDEN,
+            f"This request did not come from the page itself (wanted: header {HEADER} and the same origin); nothing was "
+            "done.",
+        )
+
+
+def must_be_json(request: Request) -> None:
+    """Checks that the request says its body is JSON; parameters such as a charset do not matter.
+
+    Raises:
+        HTTPException: 415, it says something else, or nothing.
+    """
+    found = request.headers.get("content-type", "")
+    if found.partition(";")[0].strip().lower() != JSON:
+        raise HTTPException(
+            status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
+            f"The content type of this request is {found[:100]!r} (wanted: {JSON}); nothing was done.",
+        )
+
+
+log = logging.getLogger(__name__)
+
+
+def announce_requests(metastore: str, entries: int) -> bool:
+    """Creates an event of the asset that the worker's DAG waits for.
+
+    If there is no such asset, or Airflow's database refuses the event, the worker finds the entries at its next interval.
+
+    Returns:
+        True if the event was created.
+    """
+    uri = requested(metastore).uri
+    try:
+        with create_session() as session:
+            asset = session.scalar(select(AssetModel).where(AssetModel.uri == uri).limit(1))
+            if asset is None:
+                return False
+            event = asset_manager.register_asset_change(
+                asset=asset,
+                timestamp=timezone.utcnow(),
+                extra={"entries": entries},
+                source_is_api=True,
+                session=session,
+            )
+            return event is not None
+    except SQLAlchemyError as error:
+        log.warning("%s: no event, the worker's next interval will do: %s", uri, error)
+        return False
+
 
 router = APIRouter()
 Id = Annotated[int, Path(ge=1, le=LARGEST)]
@@ -129,7 +258,7 @@ def abort(by: By, txn: Id) -> dict[str, Any]:
 
 def _enqueued(metastore: str, done: Sequence[Enqueued]) -> dict[str, Any]:
     taken = [one for one in done if one.entry_id is not None]
-    announced = announce(metastore, len(taken))
+    announced = announce_requests(metastore, len(taken))
     refused = [one.refused for one in done if one.refused is not None]
     which = f"{taken[0].entity} is queued as compaction {taken[0].entry_id}" if len(taken) == 1 else ""
     message = f"{which or f'{len(taken)} compactions are queued'}" + (

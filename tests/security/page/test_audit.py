@@ -208,12 +208,12 @@ def test_what_is_refused_by_the_metastore_is_in_the_log_as_it_was_asked(
 def test_nothing_is_done_that_cannot_be_logged(
     server: Server, site: Site, number: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compactor.airflow.page import action
+    from compactor.airflow.page import actions
 
     def broken(*given: object, **more: object) -> None:
         raise RuntimeError("Airflow's database is away")
 
-    monkeypatch.setattr(action, "create_session", broken)
+    monkeypatch.setattr(actions, "create_session", broken)
     assert server.act(f"{PAGE}/compact", {"table": TABLE}).status == 500
     assert [entry.state for entry in site.metastore.entries.queue(database="default", table="t")] == []
     assert State.INITIATED in {entry.state for entry in site.metastore.entries.queue()}

@@ -218,6 +218,6 @@ def test_a_notifier_of_airflow_works(monkeypatch: pytest.MonkeyPatch) -> None:
         def notify(self, context: Any) -> None:
             HEARD.append(context)
 
-    monkeypatch.setenv("AIRFLOW__COMPACTOR__NOTIFIER", "site.tasks.noting")
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__NOTIFIER", "site.alerts.noting")
     monkeypatch.setattr(tasks, "import_string", lambda path: Noting())
     assert callable(tasks.load_notifier())

@@ -10,6 +10,78 @@ from compactor.site.site import Site, paused_tables
 from demo.demo_folder import DemoPaths
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller
+from tests.unit.airflow.page.test_access import ACTIONS
+
+
+@pytest.mark.parametrize(("path", "body"), ACTIONS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "cross-site", "X-Compactor": "1"},
+        {"Sec-Fetch-Site": "same-site", "X-Compactor": "1"},
+        {"Sec-Fetch-Site": "none", "X-Compactor": "1"},
+        {"Sec-Fetch-Site": "same-origin"},
+    ],
+)
+def test_what_our_page_did_not_ask_for_is_refused_and_not_logged(
+    client: Caller, audit: Audit, path: str, body: dict[str, str], headers: dict[str, str]
+) -> None:
+    answer = client("admin").post(f"/compactor/default/api/{path}", json=body, headers=headers)
+    assert answer.status_code == 403
+    assert "nothing was done" in answer.json()["detail"]
+    assert audit() == []
+
+
+def test_a_form_of_another_page_can_say_neither_header_nor_json(client: Caller, site: Site, place: DemoPaths) -> None:
+    table = make_table(site, place.warehouse)
+    insert(site, table, [1])
+    answer = client("admin").post("/compactor/default/api/compact", data={"table": "default.t"})
+    assert answer.status_code in (400, 403)
+    assert site.metastore.entries.queue() == []
+
+
+def test_no_other_origin_is_told_that_it_may(client: Caller) -> None:
+    asked = {
+        "Origin": "https://evil.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "X-Compactor",
+    }
+    answer = client("admin").options("/compactor/default/api/compact", headers=asked)
+    assert "access-control-allow-origin" not in answer.headers
+    assert answer.status_code == 405
+
+
+def test_where_airflow_knows_no_such_asset_nothing_happens(application: Any, place: DemoPaths) -> None:
+    from compactor.airflow.page.actions import announce_requests
+
+    assert announce_requests("nowhere", 1) is False
+
+
+def test_the_workers_dag_is_told(application: Any, place: DemoPaths) -> None:
+    from airflow.models.asset import AssetActive, AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    from compactor.airflow.page.actions import announce_requests
+
+    name = "hive://told/-/requested"
+    with create_session() as session:
+        asset = AssetModel(name=name, uri=name, group="asset")
+        session.add(asset)
+        session.flush()
+        session.add(AssetActive.for_asset(asset))
+    assert announce_requests("told", 3) is True
+    with create_session() as session:
+        query = (
+            select(AssetEvent.extra)
+            .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+            .where(AssetModel.uri == name)
+        )
+        (extra,) = session.scalars(query).all()
+    assert extra["entries"] == 3
+
 
 OURS = {"X-Compactor": "1", "Sec-Fetch-Site": "same-origin"}
 
