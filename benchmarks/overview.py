@@ -21,7 +21,7 @@ from sqlalchemy import Table, func, insert, select
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, conclude, disk_of, progress
-from compactor.airflow.page.last_answers import LastAnswer
+from compactor.airflow.page.queries import LastAnswer
 from compactor.answers import overview
 from compactor.answers.fleet import Fleet, count_fleet, fleet, with_queue
 from compactor.answers.readings import take_readings

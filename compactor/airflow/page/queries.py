@@ -1,22 +1,23 @@
-"""The queries of the page. They change nothing, and only ``explain`` lists a table's directory and remembers what it saw.
-
-All run on threads of ours (``on_readers``), and numbers are within what databases can hold.
-"""
+"""The queries of the page. They change nothing, and only ``explain`` lists a table's directory and remembers what it saw."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import APIRouter, Depends, Query
 
 from compactor.airflow.configuration import dag_id
 from compactor.airflow.page.access import By, may_see
-from compactor.airflow.page.last_answers import last_count_of
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.airflow.page.request_bounds import PartitionName, SearchText, TableName, Word
 from compactor.answers import overview
 from compactor.answers.explain import considered_json
-from compactor.answers.fleet import with_queue
+from compactor.answers.fleet import Fleet, count_fleet, with_queue
 from compactor.answers.preview import preview
 from compactor.answers.reader_gains import table_reads
 from compactor.answers.show import show_settings
@@ -30,7 +31,46 @@ from compactor.settings.setting import LARGEST, Scope
 from compactor.site.mode import modes_of_databases
 from compactor.site.named_tables import find_table, parse_table
 from compactor.site.restored_database import sentences_about
+from compactor.site.site import Site
 from compactor.state.decisions import PASS
+
+_Value = TypeVar("_T")
+_TIMES = 10  #: the time that an answer took
+_LONGEST_S = 30  #: after which it is asked anew, whatever it took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer(Generic[_Value]):
+    value: _Value
+    until: float
+
+
+class LastAnswer(Generic[_Value]):
+    """The last answer to one question; one asker at a time has it answered, and the others wait for that."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._last: _Answer[_Value] | None = None
+
+    def get(self, answer: Callable[[], _Value]) -> _Value:
+        """Returns the last answer as long as it stands, else that of ``answer``, whose errors stand for nobody."""
+        with self._lock:
+            begun, last = self._clock(), self._last
+            if last is None or begun >= last.until:
+                value = answer()
+                ended = self._clock()
+                last = self._last = _Answer(value=value, until=ended + min(_TIMES * (ended - begun), _LONGEST_S))
+            return last.value
+
+
+_COUNTS: dict[tuple[str, str], LastAnswer[Fleet]] = {}
+
+
+def last_count_of(site: Site) -> Fleet:
+    """Returns what this process counted last over all of a metastore (``fleet.counted``), or counts it anew."""
+    key = (site.name, site.metastore.database.url)
+    return _COUNTS.setdefault(key, LastAnswer()).get(partial(count_fleet, site))
+
 
 _DAGS = ("compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table")
 _RUNS = 300  #: points of a plot
