@@ -34,7 +34,7 @@ from compactor.site.restored_database import sentences_about
 from compactor.site.site import Site
 from compactor.state.decisions import PASS
 
-_Value = TypeVar("_T")
+_Value = TypeVar("_Value")
 _TIMES = 10  #: the time that an answer took
 _LONGEST_S = 30  #: after which it is asked anew, whatever it took
 

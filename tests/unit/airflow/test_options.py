@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from compactor.airflow import options
-from compactor.airflow.options import OPTIONS, Option
+from compactor.airflow.options import OPTIONS, Option, render_page
+from compactor.compaction.pool_policy import KEYS
 
 NUMBERS = {"integer": int, "float": float}
 
@@ -48,3 +49,15 @@ def test_they_are_read_without_airflow() -> None:
     tree = ast.parse(Path(options.__file__).read_text("utf-8"))
     assert {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)} == {"__future__", "dataclasses"}
     assert not any(isinstance(node, ast.Import) for node in ast.walk(tree))
+
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "airflow-settings.md"
+
+
+def test_the_document_is_up_to_date() -> None:
+    assert DOCUMENT.read_text("utf-8") == render_page()
+
+
+def test_nothing_is_left_out() -> None:
+    text = render_page()
+    assert all(f"| `{key}` |" in text for key in (*OPTIONS, *(key.key for key in KEYS)))
