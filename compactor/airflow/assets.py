@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SCHEME = "hive"
-_OURS = "-"  #: in place of a database; no database of Hive can have this name
+_OURS = "-"  #: stands in for a database; Hive allows no database of this name
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
@@ -30,8 +30,8 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     database, _, table = uri.path.strip("/").partition("/")
     if not uri.netloc or not database or not table:
         raise ValueError(
-            f"{uri.geturl()!r} does not name a Hive table; wanted: hive://METASTORE/DATABASE/TABLE, the metastore being a "
-            "name in [compactor] metastores or the host and port of another one"
+            f"{uri.geturl()!r} does not name a Hive table; expected: hive://METASTORE/DATABASE/TABLE, where METASTORE is a "
+            "name in [compactor] metastores, or the host and port of another metastore"
         )
     name, *partition = table.split("/")
     return uri._replace(path="/".join(["", database.lower(), name.lower(), *partition]))
@@ -73,19 +73,19 @@ def compacted(metastore: str) -> Asset:
 
 
 def tables(metastore: str) -> AssetAlias:
-    """Returns the alias under which a batch reports the tables it compacted, known only once it has ended."""
+    """Returns the alias under which a batch reports the tables that it compacted, which only its end tells."""
     return AssetAlias(name=f"{SCHEME}://{metastore}/?")
 
 
 def committed(table: str, metastore: str = "default") -> Asset:
-    """Returns the asset of commits to ``table``, which is another one than the table's, that compactions report.
+    """Returns the asset of commits to ``table``. It differs from the table's own asset, which compactions report.
 
     Raises:
         ValueError: ``table`` is not of the form ``DATABASE.TABLE``.
     """
     database, dot, name = table.strip().lower().partition(".")
     if not (database and dot and name) or "." in name or "/" in table:
-        raise ValueError(f"{table!r} does not name a Hive table; wanted: DATABASE.TABLE")
+        raise ValueError(f"{table!r} does not name a Hive table; expected: DATABASE.TABLE")
     uri = f"{SCHEME}://{metastore}/{database}/{name}/{_OURS}/committed"
     return Asset(name=uri, uri=uri)
 
@@ -99,8 +99,11 @@ _Facet = TypeVar("_Facet")
 
 
 def lineage_of(metastore: str, compactions: Collection[int]) -> OperatorLineage:
-    """Returns each table that ``compactions`` wrote as an input and as an output, with the rows, bytes and files of its
-    partitions together, under the names of ``assets.convert_asset_to_openlineage``."""
+    """Returns each table that ``compactions`` wrote, as an input and an output with its rows, bytes and files.
+
+    Tables have the names of ``convert_asset_to_openlineage``. Only the OpenLineage provider calls this, so its classes are
+    imported here.
+    """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
     from openlineage.client.generated.input_statistics_input_dataset import InputStatisticsInputDatasetFacet
@@ -110,7 +113,7 @@ def lineage_of(metastore: str, compactions: Collection[int]) -> OperatorLineage:
 
     namespace = f"{SCHEME}://{metastore}"
     inputs, outputs = [], []
-    for table, figures in tasks.run_figures(metastore, compactions).items():
+    for table, figures in tasks.sum_run_figures(metastore, compactions).items():
         read = _make_facet(InputStatisticsInputDatasetFacet, figures, "in")
         written = _make_facet(OutputStatisticsOutputDatasetFacet, figures, "out")
         inputs.append(InputDataset(namespace=namespace, name=table, inputFacets={"inputStatistics": read}))

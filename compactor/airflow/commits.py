@@ -1,6 +1,6 @@
-"""An asset with an event for each look at which a Hive table has new commits: Airflow's event-driven scheduling.
+"""Event-driven scheduling: an asset that gets an event whenever a Hive table has new commits.
 
-Imported to parse DAGs, so that what reads a metastore is imported when the trigger runs.
+DAG parsing imports this module, so the trigger imports the reading of a metastore only when it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from compactor.airflow.configuration import seconds
 from compactor.base.errors import CompactorError
 
 log = logging.getLogger(__name__)
-#: Seconds before a table that could not be looked at is looked at again.
+#: Seconds before the next look at a table that could not be read.
 TROUBLE_PAUSE = 30.0
 _KEY = "seen"  #: of the asset's state
 
@@ -27,7 +27,7 @@ def watched(table: str, *, metastore: str = "default", poll_seconds: float | Non
     """Returns the asset of commits to ``table`` (``DATABASE.TABLE``), watched every ``poll_seconds``.
 
     Raises:
-        ValueError: ``table`` is no such name.
+        ValueError: ``table`` is not of this form.
     """
     trigger = CommitTrigger(table=table, metastore=metastore, poll_seconds=poll_seconds or seconds("poll_seconds"))
     asset = committed(table, metastore)
@@ -35,10 +35,11 @@ def watched(table: str, *, metastore: str = "default", poll_seconds: float | Non
 
 
 class CommitTrigger(BaseEventTrigger):
-    """Fires whenever writers have committed to a table since the last look; begins with the first one.
+    """Fires whenever writers have committed to a table since the last look; the first look only remembers the table.
 
-    An event has ``table``, ``commits`` (their number), ``first_write_id``, ``last_write_id`` and ``partitions``. What was
-    seen last is kept with the asset, so commits while no triggerer ran are told by the next. Compactions are no commits.
+    An event has ``table``, ``commits`` (their number), ``first_write_id``, ``last_write_id`` and ``partitions``. Airflow
+    stores the last look with the asset, so the next triggerer reports commits from a time without one. Compactions do not
+    count as commits.
     """
 
     def __init__(self, *, table: str, metastore: str = "default", poll_seconds: float = 5.0) -> None:
@@ -54,22 +55,24 @@ class CommitTrigger(BaseEventTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        seen = await self._remembered()
+        seen = await self._recall()
         while True:
             try:
                 now, commits = await asyncio.to_thread(_look, self.metastore, self.table, seen)
             except CompactorError as trouble:
-                log.warning("commits to %s cannot be seen, tried again in %s s: %s", self.table, TROUBLE_PAUSE, trouble)
+                log.warning(
+                    "cannot look for commits to %s; trying again in %s s: %s", self.table, TROUBLE_PAUSE, trouble
+                )
                 await asyncio.sleep(TROUBLE_PAUSE)
                 continue
             if commits is not None:
                 yield TriggerEvent(commits)
-            if now != seen:  # after the event: one that is told twice is better than one that is lost
+            if now != seen:  # after the event: reporting one twice is better than losing it
                 seen = now
                 await self._remember(now)
             await asyncio.sleep(self.poll_seconds)
 
-    async def _remembered(self) -> Any:
+    async def _recall(self) -> Any:
         return None if self.asset_state_store is None else await self.asset_state_store.aget(_KEY)
 
     async def _remember(self, seen: Any) -> None:
@@ -80,4 +83,4 @@ class CommitTrigger(BaseEventTrigger):
 def _look(metastore: str, table: str, seen: Any) -> tuple[dict[str, object], dict[str, object] | None]:
     from compactor.airflow import tasks
 
-    return tasks.commits(metastore, table, seen)
+    return tasks.read_commits(metastore, table, seen)

@@ -1,4 +1,4 @@
-"""Compacts a table within somebody's own DAG: ``CompactTableOperator``, and ``@task.compact``."""
+"""Compacts a table within a user's own DAG: ``CompactTableOperator``, and ``@task.compact``."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _RETURNED = ("table", "partition", "type")  #: what a function of ``@task.compac
 class CompactTableOperator(BaseOperator):
     """Queues compactions of a table for the worker, waits until they have ended, and fails with their own error.
 
-    Its value is a list of what was asked for: ``table``, ``partition``, ``compaction``, ``type``, ``because`` and, if it
-    waited, ``state``. The same run asks once, however often its task is tried or cleared; only what has failed is asked
-    again. What somebody else has queued already is waited for, not queued twice.
+    Its value lists the requests: ``table``, ``partition``, ``compaction``, ``type``, ``because`` and, if it waited,
+    ``state``. A run requests each compaction once, however often its task is tried or cleared; only failed ones are
+    requested again. It waits for compactions that are already queued, without queueing them twice.
 
     Args:
         table: ``DATABASE.TABLE``.
-        partition: as SHOW PARTITIONS names it, or ``k=v,k=v``; None means every one.
-        type: ``minor``, ``major``, ``rebalance``; ``auto`` is what the initiator would choose.
-        only_if_due: leaves alone what is below every threshold.
+        partition: as in SHOW PARTITIONS, or ``k=v,k=v``; None means every partition.
+        type: ``minor``, ``major`` or ``rebalance``; with ``auto`` the initiator's rules choose.
+        only_if_due: requests nothing that is below every threshold.
         deferrable: waits in the triggerer, without a slot.
-        wait_for: the longest wait, after which the task fails and the compactions go on.
-        compaction_pool: of Compactor; None is the table's own.
+        wait_for: the longest wait; then the task fails, and the compactions continue.
+        compaction_pool: a pool of Compactor; None means the table's own.
         properties: settings of this request alone.
     """
 
     template_fields: Sequence[str] = ("table", "partition", "type", "compaction_pool", "properties")
     operator_extra_links = (HistoryLink(), SparkLink())
     ui_color = "#d8f0e2"
-    compactions: Sequence[int] = ()  #: the requests that were asked for, once they were
+    compactions: Sequence[int] = ()  #: ids of the requests, once they are queued
 
     def __init__(
         self,
@@ -79,45 +79,47 @@ class CompactTableOperator(BaseOperator):
         self.properties = dict(properties or {})
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Asks for what is due, lets the worker know, and waits."""
+        """Requests the compactions that are due, notifies the worker, and waits."""
         from compactor.airflow import tasks
 
-        asked = self._ask(context)
-        for one in asked:
-            self.log.info("%s", one)
-        if not asked:
+        requests = self._request(context)
+        for request in requests:
+            self.log.info("%s", request)
+        if not requests:
             self.log.info("%s: nothing is due", self.table)
             return []
-        context["outlet_events"][self._requested].add(requested(self.metastore), extra={"entries": len(asked)})
-        self.compactions = ids = [one["compaction"] for one in asked]
+        context["outlet_events"][self._requested].add(requested(self.metastore), extra={"entries": len(requests)})
+        self.compactions = ids = [request["compaction"] for request in requests]
         if not self.wait:
-            return asked
-        states = tasks.states(self.metastore, ids)
-        if self.deferrable and tasks.under_way(states):  # one that fires at once may be lost on a busy scheduler
-            self._defer(ids, asked)
-        return self.execute_complete(context, self._wait(ids), asked)
+            return requests
+        states = tasks.read_states(self.metastore, ids)
+        if self.deferrable and tasks.are_under_way(
+            states
+        ):  # a trigger that fires at once may be lost on a busy scheduler
+            self._defer(ids, requests)
+        return self.execute_complete(context, self._wait(ids), requests)
 
-    def execute_complete(self, context: Any, event: Mapping[str, str], asked: Any) -> list[dict[str, Any]]:
+    def execute_complete(self, context: Any, event: Mapping[str, str], requests: Any) -> list[dict[str, Any]]:
         """Ends the task as its compactions ended.
 
         Raises:
-            AirflowFailException: one failed, was cancelled, or goes on beyond the longest wait.
+            AirflowFailException: a compaction failed, was cancelled, or is still running after the longest wait.
         """
         from compactor.airflow import tasks
 
         self.compactions = [int(entry) for entry in event]
-        wrong = {int(entry): state for entry, state in event.items() if not tasks.went_well(state)}
-        if wrong:
-            raise AirflowFailException(tasks.failure_message(self.metastore, wrong))
-        return [{**one, "state": event[str(one["compaction"])]} for one in asked]
+        failed = {int(entry): state for entry, state in event.items() if not tasks.is_success(state)}
+        if failed:
+            raise AirflowFailException(tasks.describe_failures(self.metastore, failed))
+        return [{**request, "state": event[str(request["compaction"])]} for request in requests]
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
-        """Returns the tables that were compacted, with rows, bytes and files; OpenLineage's provider asks for it."""
+        """Returns the compacted tables with rows, bytes and files, for OpenLineage's provider."""
         from compactor.airflow.assets import lineage_of
 
         return lineage_of(self.metastore, self.compactions)
 
-    def _ask(self, context: Context) -> list[dict[str, Any]]:
+    def _request(self, context: Context) -> list[dict[str, Any]]:
         from compactor.airflow import tasks
 
         ti = context["ti"]
@@ -127,7 +129,7 @@ class CompactTableOperator(BaseOperator):
         with fail_without_retry():
             return tasks.request_once(self.metastore, words, run, only_if_due=self.only_if_due)
 
-    def _defer(self, ids: Sequence[int], asked: Sequence[dict[str, Any]]) -> None:
+    def _defer(self, ids: Sequence[int], requests: Sequence[dict[str, Any]]) -> None:
         from compactor.airflow.triggers import EntriesTrigger
 
         longest = self.wait_for.total_seconds()
@@ -136,7 +138,7 @@ class CompactTableOperator(BaseOperator):
                 metastore=self.metastore, ids=ids, poll_seconds=self.poll_seconds, timeout_seconds=longest
             ),
             method_name="execute_complete",
-            kwargs={"asked": list(asked)},
+            kwargs={"requests": list(requests)},
             timeout=self.wait_for + timedelta(seconds=60),
         )
 
@@ -145,14 +147,14 @@ class CompactTableOperator(BaseOperator):
 
         until = time.monotonic() + self.wait_for.total_seconds()
         while True:
-            states = tasks.states(self.metastore, ids)
-            if time.monotonic() >= until or not tasks.under_way(states):
+            states = tasks.read_states(self.metastore, ids)
+            if time.monotonic() >= until or not tasks.are_under_way(states):
                 return {str(entry): state for entry, state in states.items()}
             time.sleep(self.poll_seconds)
 
 
 class _DecoratedCompactTable(DecoratedOperator, CompactTableOperator):
-    """Compacts the table whose name a function returns, or a mapping with ``table``, ``partition`` and ``type``."""
+    """Compacts the table that a function returns: its name, or a mapping with ``table``, ``partition`` and ``type``."""
 
     template_fields: Sequence[str] = (*DecoratedOperator.template_fields, *CompactTableOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = dict(DecoratedOperator.template_fields_renderers)
@@ -163,11 +165,12 @@ class _DecoratedCompactTable(DecoratedOperator, CompactTableOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         call = determine_kwargs(self.python_callable, self.op_args, {**context, **self.op_kwargs})
-        found = self.python_callable(*self.op_args, **call)
-        words = {"table": found} if isinstance(found, str) else dict(found) if isinstance(found, Mapping) else {}
+        result = self.python_callable(*self.op_args, **call)
+        words = {"table": result} if isinstance(result, str) else dict(result) if isinstance(result, Mapping) else {}
         if not words.get("table") or not words.keys() <= set(_RETURNED):
             raise AirflowFailException(
-                f"{self.task_id}: {found!r} was returned; wanted: DATABASE.TABLE, or a mapping with {', '.join(_RETURNED)}"
+                f"{self.task_id}: the function returned {result!r}; expected: DATABASE.TABLE, or a mapping with "
+                f"{', '.join(_RETURNED)}"
             )
         for name, value in words.items():
             setattr(self, name, value)

@@ -1,4 +1,4 @@
-"""Reads section ``[compactor]`` of Airflow's own configuration, the only input of parsing a DAG."""
+"""Reads section ``[compactor]`` of Airflow's configuration, the only input of DAG parsing."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def one_of(key: str, *allowed: str) -> str:
     """Returns the value of ``key``, which must be one of ``allowed``.
 
     Raises:
-        BadSetting: it is not.
+        BadSetting: it has another value.
     """
-    found = text(key)
-    if found not in allowed:
-        wanted = ", ".join(repr(value) for value in allowed)
-        raise BadSetting(f"[{SECTION}] {key} of Airflow's configuration is {found!r}; wanted: one of {wanted}")
-    return found
+    value = text(key)
+    if value not in allowed:
+        choices = ", ".join(repr(choice) for choice in allowed)
+        raise BadSetting(f"[{SECTION}] {key} of Airflow's configuration is {value!r}; expected: one of {choices}")
+    return value
 
 
 def seconds(key: str) -> float:
@@ -38,20 +38,20 @@ def seconds(key: str) -> float:
     Raises:
         BadSetting: it is not a number above 0.
     """
-    found = text(key)
+    value = text(key)
     try:
-        value = float(found)
+        number = float(value)
     except ValueError:
-        value = 0.0
-    if value <= 0:
+        number = 0.0
+    if number <= 0:
         raise BadSetting(
-            f"[{SECTION}] {key} of Airflow's configuration is {found!r}; wanted: a number of seconds above 0"
+            f"[{SECTION}] {key} of Airflow's configuration is {value!r}; expected: a number of seconds above 0"
         )
-    return value
+    return number
 
 
 def below_airflow(path: str) -> str:
-    """Returns ``path`` as a browser requests it; Airflow itself may be below a prefix."""
+    """Returns ``path`` as a browser requests it, since Airflow may be served below a prefix."""
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/") + path
 
 
@@ -70,7 +70,7 @@ def dag_id(name: str, metastore: str) -> str:
 
 
 def metastore_names() -> tuple[str, ...]:
-    """Returns the metastores that get DAGs, in the order configured.
+    """Returns the metastores that get DAGs, in the configured order.
 
     Raises:
         BadSetting: a name cannot be part of a DAG id, or is repeated.
@@ -80,12 +80,12 @@ def metastore_names() -> tuple[str, ...]:
         if not _NAME.fullmatch(name):
             raise BadSetting(
                 f"[{SECTION}] metastores of Airflow's configuration names {name!r}; "
-                "wanted: letters, digits, _ and - only"
+                "expected: letters, digits, _ and - only"
             )
     if not names or len(set(names)) != len(names):
         raise BadSetting(
             f"[{SECTION}] metastores of Airflow's configuration is {text('metastores')!r}; "
-            "wanted: at least one name, and each only once"
+            "expected: at least one name, and each only once"
         )
     return names
 
@@ -106,8 +106,8 @@ def airflow_pools() -> dict[str, str]:
         pool, equals, airflow_pool = (part.strip() for part in pair.partition("="))
         if not equals or not airflow_pool or not _NAME.fullmatch(pool) or pool in pools:
             raise BadSetting(
-                f"[{SECTION}] airflow_pools of Airflow's configuration has {pair!r}; wanted: COMPACTION POOL=AIRFLOW POOL, "
-                "each once, the first of letters, digits, _ and - only"
+                f"[{SECTION}] airflow_pools of Airflow's configuration has {pair!r}; expected: COMPACTION POOL=AIRFLOW "
+                "POOL, each once, the first of letters, digits, _ and - only"
             )
         pools[pool] = airflow_pool
     return pools
@@ -119,7 +119,7 @@ def approval_bytes() -> int | None:
     Raises:
         BadSetting: the value is not a size.
     """
-    found = text("approval_bytes")
-    if not found:
+    value = text("approval_bytes")
+    if not value:
         return None
-    return int(parse(Setting(key=f"[{SECTION}] approval_bytes", default="0", unit=SettingUnit.BYTES, effect=""), found))
+    return int(parse(Setting(key=f"[{SECTION}] approval_bytes", default="0", unit=SettingUnit.BYTES, effect=""), value))

@@ -1,4 +1,4 @@
-"""Builds the DAGs. Parsing reads Airflow's configuration and nothing else: no database, no file."""
+"""Builds the DAGs. Parsing reads only Airflow's configuration, no database and no file."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from compactor.airflow.assets import compacted, requested, tables
 from compactor.airflow.configuration import airflow_pools, approval_bytes, boolean, dag_id, seconds, text
 from compactor.airflow.form import fields, parse_form
 from compactor.airflow.operators import CompactionSubmitOperator
-from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, plain
+from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, unquote_marker
 from compactor.airflow.task_ends import fail_without_retry
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
-#: For tasks that read a database which may be restarting: retrying without a pause would not help.
+#: For tasks that read a database, which may be restarting: a retry needs a pause.
 _PATIENT: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": 2.0}
-#: For tasks that may lose their worker: the next try finds the application, which goes on meanwhile.
+#: For tasks that may lose their worker: the application continues, and the next try finds it.
 _RECONNECTING: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=10)}
 
 
 def compaction_dags(metastore: str = "default") -> list[DAG]:
     """Returns the five DAGs of one metastore."""
     return [
-        _initiator(metastore),
-        _worker(metastore),
-        _cleaner(metastore),
-        _housekeeper(metastore),
-        _compact_table(metastore),
+        _build_initiator(metastore),
+        _build_worker(metastore),
+        _build_cleaner(metastore),
+        _build_housekeeper(metastore),
+        _build_compact_table(metastore),
     ]
 
 
-def _alias(asset: Asset) -> AssetAlias:
-    """Returns the outlet a task declares: only what the task adds makes an event, so none without work."""
+def _make_alias(asset: Asset) -> AssetAlias:
+    """Returns the outlet that a task declares. Only what the task adds to it makes an event."""
     return AssetAlias(name=f"{asset.name}?")
 
 
-def _dag(name: str, metastore: str, *, schedule: Any, **more: Any) -> DAG:
+def _make_dag(name: str, metastore: str, *, schedule: Any, **more: Any) -> DAG:
     return DAG(
         dag_id=dag_id(name, metastore),
         schedule=schedule,
@@ -52,16 +52,16 @@ def _dag(name: str, metastore: str, *, schedule: Any, **more: Any) -> DAG:
     )
 
 
-def _every(key: str, asset: Asset | None = None) -> Any:
+def _make_schedule(key: str, asset: Asset | None = None) -> Any:
     """Returns the schedule: every ``[compactor] key`` seconds, and on events of ``asset``."""
     timetable = DeltaTriggerTimetable(timedelta(seconds=seconds(key)))
     return timetable if asset is None else AssetOrTimeSchedule(timetable=timetable, assets=[asset])
 
 
-def _initiator(metastore: str) -> DAG:
+def _build_initiator(metastore: str) -> DAG:
     asset, aborts = requested(metastore), compacted(metastore)
-    alias, aborts_alias = _alias(asset), _alias(aborts)
-    dag = _dag(
+    alias, aborts_alias = _make_alias(asset), _make_alias(aborts)
+    dag = _make_dag(
         "compaction_initiator",
         metastore,
         schedule="@continuous",
@@ -81,7 +81,7 @@ def _initiator(metastore: str) -> DAG:
                 outlet_events[alias].add(asset, extra={"pool": pool, "entries": entries})
             if wants_cleaning:
                 outlet_events[aborts_alias].add(aborts, extra={"because": "aborted transactions past their threshold"})
-            Variable.set(marker_variable(metastore), plain(marker))
+            Variable.set(marker_variable(metastore), unquote_marker(marker))
             return pools
 
         changed = ChangeSensor(task_id="changed", metastore=metastore, poll_seconds=seconds("poll_seconds"))
@@ -89,13 +89,13 @@ def _initiator(metastore: str) -> DAG:
     return dag
 
 
-def _worker(metastore: str) -> DAG:
+def _build_worker(metastore: str) -> DAG:
     asset = compacted(metastore)
-    alias = _alias(asset)
-    dag = _dag(
+    alias = _make_alias(asset)
+    dag = _make_dag(
         "compaction_worker",
         metastore,
-        schedule=_every("worker_interval", requested(metastore)),
+        schedule=_make_schedule("worker_interval", requested(metastore)),
         doc_md="Plans batches of queued requests and submits each to Spark under the queue of its pool.",
     )
     with dag:
@@ -110,7 +110,7 @@ def _worker(metastore: str) -> DAG:
         def announce(*, outlet_events: Any = None) -> int:
             from compactor.airflow import tasks
 
-            entries = tasks.ready_for_cleaning(metastore)
+            entries = tasks.count_ready_for_cleaning(metastore)
             if entries:
                 outlet_events[alias].add(asset, extra={"entries": entries})
             return entries
@@ -122,23 +122,25 @@ def _worker(metastore: str) -> DAG:
         batches, pools = plan(), airflow_pools()
         # A mapped task has one Airflow pool, so each compaction pool with its own Airflow pool needs its own task.
         compacts = [
-            _compact(metastore, "compact", text("pool"), of_pool(batches, None, list(pools)) if pools else batches)
+            _submit_batches(
+                metastore, "compact", text("pool"), of_pool(batches, None, list(pools)) if pools else batches
+            )
         ]
         for pool, airflow_pool in pools.items():
             chosen = of_pool.override(task_id=f"of_pool__{pool}")(batches, pool, [])
-            compacts.append(_compact(metastore, f"compact__{pool}", airflow_pool, chosen))
-        # A teardown runs whatever the outcome of the batches, and a failed batch still fails the run.
+            compacts.append(_submit_batches(metastore, f"compact__{pool}", airflow_pool, chosen))
+        # A teardown runs after failed batches too, and they still fail the run.
         chain(compacts, announce().as_teardown())
     return dag
 
 
-def _cleaner(metastore: str) -> DAG:
-    dag = _dag(
+def _build_cleaner(metastore: str) -> DAG:
+    dag = _make_dag(
         "compaction_cleaner",
         metastore,
-        schedule=_every("cleaner_interval", compacted(metastore)),
+        schedule=_make_schedule("cleaner_interval", compacted(metastore)),
         max_active_runs=1,
-        doc_md="Removes directories that no reader can need any longer, and reports what the others wait for.",
+        doc_md="Removes directories that no reader needs any longer, and reports what blocks the others.",
     )
     with dag:
 
@@ -153,11 +155,11 @@ def _cleaner(metastore: str) -> DAG:
     return dag
 
 
-def _housekeeper(metastore: str) -> DAG:
-    dag = _dag(
+def _build_housekeeper(metastore: str) -> DAG:
+    dag = _make_dag(
         "acid_housekeeper",
         metastore,
-        schedule=_every("housekeeper_interval"),
+        schedule=_make_schedule("housekeeper_interval"),
         max_active_runs=1,
         doc_md="Aborts transactions of dead clients, purges history and write sets, and raises alarms.",
     )
@@ -181,7 +183,7 @@ def _housekeeper(metastore: str) -> DAG:
     return dag
 
 
-def _compact(metastore: str, task_id: str, airflow_pool: str, batches: Any) -> Any:
+def _submit_batches(metastore: str, task_id: str, airflow_pool: str, batches: Any) -> Any:
     return CompactionSubmitOperator.partial(
         task_id=task_id,
         metastore=metastore,
@@ -192,11 +194,11 @@ def _compact(metastore: str, task_id: str, airflow_pool: str, batches: Any) -> A
     ).expand_kwargs(batches)
 
 
-def _compact_table(metastore: str) -> DAG:
+def _build_compact_table(metastore: str) -> DAG:
     asset = requested(metastore)
-    alias = _alias(asset)
+    alias = _make_alias(asset)
     approval = approval_bytes()
-    dag = _dag(
+    dag = _make_dag(
         "compact_table",
         metastore,
         schedule=None,
@@ -211,10 +213,10 @@ def _compact_table(metastore: str) -> DAG:
 
             with fail_without_retry():
                 form = parse_form(get_current_context()["params"])
-                tables = tasks.tables_of(metastore, form.tables)
+                tables = tasks.list_tables(metastore, form.tables)
                 needs_plans = form.dry_run or approval is not None
                 plans = tasks.dry_run(metastore, tables, form.arguments) if needs_plans else []
-            size = sum(int(str(one["input_bytes"])) for one in plans)
+            size = sum(int(str(plan["input_bytes"])) for plan in plans)
             return {"tables": tables, "arguments": form.arguments, "bytes": size, "plans": plans}
 
         @task.short_circuit
@@ -232,12 +234,12 @@ def _compact_table(metastore: str) -> DAG:
             return ids
 
         planned = plan()
-        goes_on, ids = not_only_a_dry_run(), request(planned)
-        planned >> goes_on
+        continues, ids = not_only_a_dry_run(), request(planned)
+        planned >> continues
         if approval is None:
-            goes_on >> ids
+            continues >> ids
         else:
-            goes_on >> _approved_above(approval, planned, ids)
+            continues >> _require_approval(approval, planned, ids)
         RequestsSensor(
             task_id="done",
             metastore=metastore,
@@ -248,8 +250,8 @@ def _compact_table(metastore: str) -> DAG:
     return dag
 
 
-def _approved_above(limit: int, planned: Any, then: Any) -> Any:
-    """Asks a person to approve if more than ``limit`` bytes would be read; a rejection ends the run without a request."""
+def _require_approval(limit: int, planned: Any, then: Any) -> Any:
+    """Asks a person for approval if more than ``limit`` bytes would be read; a rejection ends the run."""
 
     @task.branch
     def is_large(planned: dict[str, Any]) -> str:

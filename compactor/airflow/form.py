@@ -1,4 +1,4 @@
-"""The form of ``compact_table``: its fields, and parsing their values. The database is left to the first task."""
+"""The form of DAG ``compact_table``: its fields, and how their values are parsed, without a database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REBALANCE, _WHERE = "Rebalance", "Where it runs"
 
 
 def fields() -> dict[str, Param]:
-    """Returns the fields. The first task checks free text, because its message is better than a schema's."""
+    """Returns the fields. The first task checks free texts, because its messages are better than a schema's."""
     return {
         "table": Param(
             "",
@@ -41,7 +41,7 @@ def fields() -> dict[str, Param]:
             False,
             type="boolean",
             title="Dry run",
-            description="Only show what would be read, copied and written: in the log and the return value of task plan.",
+            description="Only show what would be read, copied and written, in the log and the return value of task plan.",
         ),
         "wait": Param(
             True,
@@ -95,7 +95,7 @@ def _placement_fields() -> dict[str, Param]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormValues:
-    """A filled-in form. ``tables`` are names or patterns, ``arguments`` the other ones of ``request_compaction``."""
+    """A filled-in form: names or patterns of tables, and the other arguments of ``request_compaction``."""
 
     tables: tuple[str, ...]
     arguments: Mapping[str, Any]
@@ -103,16 +103,16 @@ class FormValues:
 
 
 def parse_form(parameters: Mapping[str, Any]) -> FormValues:
-    """Parses the form's values; errors have our own messages.
+    """Parses the form's values.
 
     Raises:
-        NotFound: no table is named.
-        CompactorError: values do not fit together, or a property is not text.
+        NotFound: the form names no table.
+        CompactorError: values contradict each other, or a property is not text.
     """
     tables = tuple(name for name in (part.strip() for part in str(parameters.get("table") or "").split(",")) if name)
     for name in tables or ("",):
         if name.count(".") != 1 or not all(name.split(".")):
-            raise NotFound(f"table is {name!r}; wanted: DATABASE.TABLE, for example demo.flights")
+            raise NotFound(f"table is {name!r}; expected: DATABASE.TABLE, for example demo.flights")
     partition, kind = _text(parameters, "partition"), parameters.get("type") or "major"
     buckets, order_by = parameters.get("buckets"), _text(parameters, "order_by")
     if partition is not None and (len(tables) > 1 or "*" in tables[0]):
@@ -125,7 +125,7 @@ def parse_form(parameters: Mapping[str, Any]) -> FormValues:
     for key, value in properties.items():
         if not isinstance(value, str):
             raise CompactorError(
-                f'property {key} is {value!r}; wanted: text, as in TBLPROPERTIES, for example "{key}": "{value}"'
+                f'property {key} is {value!r}; expected: text, as in TBLPROPERTIES, for example "{key}": "{value}"'
             )
     return FormValues(
         tables=tables,

@@ -26,9 +26,9 @@ ENVIRONMENT = {
 
 
 class CompactorHook(BaseHook):
-    """Opens the metastore ``name`` as configured by the connection, ``compactor.toml`` and the environment.
+    """Opens the metastore ``name`` with the configuration of the connection, ``compactor.toml`` and the environment.
 
-    ``conn_id`` names the connection; None takes the one that ``[compactor] conn_id`` gives for this metastore, if any.
+    ``conn_id`` names the connection; None means the one of ``[compactor] conn_id`` for this metastore, if any.
     """
 
     conn_name_attr = "conn_id"
@@ -45,18 +45,18 @@ class CompactorHook(BaseHook):
         """Opens the metastore as a context manager.
 
         Raises:
-            CompactorError: it is not configured, or its database cannot be reached.
+            CompactorError: the metastore is not configured, or its database cannot be reached.
         """
         return open_site(self.configuration())
 
     def configuration(self) -> Configuration:
-        """Returns how the metastore is configured; nothing is opened.
+        """Returns the metastore's configuration; opens nothing.
 
         Raises:
-            BadSetting: it is not configured, or wrongly.
+            BadSetting: the configuration is missing or wrong.
             AirflowNotFoundException: ``[compactor] conn_id`` names a connection that does not exist.
         """
-        others = {name: partial(_connection_of, name) for name in metastore_names() if name != self.name}
+        others = {name: partial(_read_connection, name) for name in metastore_names() if name != self.name}
         configuration = configure(self.name, flags=self.connection(), config_path=text("config") or None, others=others)
         for secret in list_remembered():
             _hide_in_logs(secret)
@@ -71,19 +71,21 @@ class CompactorHook(BaseHook):
         conn_id = self.conn_id or text("conn_id").replace("{metastore}", self.name)
         if not conn_id:
             return {}
-        found = self.get_connection(conn_id)
-        extra = found.extra_dejson
-        values = {"url": found.password, "warehouse": found.host}
+        connection = self.get_connection(conn_id)
+        extra = connection.extra_dejson
+        values = {"url": connection.password, "warehouse": connection.host}
         values |= {key: extra.get(key) for key in ("state_url", "hive_conf")}
         return {key: value for key, value in values.items() if value}
 
     def driver_environment(self) -> dict[str, str]:
-        """Returns ``connection`` as environment variables for a driver that is a child of this process, with those of the
-        other metastores, in whose directories it must not work."""
+        """Returns the connection as environment variables for a driver that is a child of this process.
+
+        It includes the connections of other metastores, in whose directories the driver must not work.
+        """
         own = {ENVIRONMENT[key]: value for key, value in self.connection().items()}
-        others = {name: _connection_of(name) for name in metastore_names() if name != self.name}
-        known = {name: connection for name, connection in others.items() if connection}
-        return own | ({OTHERS: json.dumps(known)} if known else {})
+        others = {name: _read_connection(name) for name in metastore_names() if name != self.name}
+        configured = {name: connection for name, connection in others.items() if connection}
+        return own | ({OTHERS: json.dumps(configured)} if configured else {})
 
     def test_connection(self) -> tuple[bool, str]:
         """Tests the connection, for the button of the connection form."""
@@ -91,7 +93,7 @@ class CompactorHook(BaseHook):
             return True, f"metastore {site.name} answers"
 
 
-def _connection_of(metastore: str) -> dict[str, str]:
+def _read_connection(metastore: str) -> dict[str, str]:
     """Returns the connection of another metastore; empty if Airflow has none for it."""
     try:
         return CompactorHook(metastore).connection()
@@ -101,5 +103,5 @@ def _connection_of(metastore: str) -> dict[str, str]:
 
 @cache
 def _hide_in_logs(secret: str) -> None:
-    """Lets Airflow hide ``secret`` in whatever the task logs, its libraries and child processes included."""
+    """Lets Airflow hide ``secret`` in all logs of the task, its libraries and child processes."""
     mask_secret(secret)

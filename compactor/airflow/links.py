@@ -1,4 +1,4 @@
-"""Links of our tasks in Airflow's UI: the page's history of a table, and Spark's own page of an application."""
+"""Links of our tasks in Airflow's UI: to the page's history of a table, and to Spark's page of an application."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 class HistoryLink(BaseOperatorLink):
-    """To the page's history: of the operator's ``table``, or of the whole metastore."""
+    """A link to the page's history of the operator's ``table``, or of the whole metastore."""
 
     name = "Compactor"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Returns the path of the history of ``operator.metastore`` below the address of Airflow."""
+        """Returns the path of the history of ``operator.metastore`` on Airflow's server."""
         table = getattr(operator, "table", None)
         find = f"?{urlencode({'find': table})}" if isinstance(table, str) else ""
         return below_airflow(f"{PREFIX}/{quote(operator.metastore)}/history{find}")
 
 
 class SparkLink(BaseOperatorLink):
-    """To Spark's page of the application that ran the operator's compactions last; empty if it has none."""
+    """A link to Spark's page of the application that last ran the operator's compactions; empty if it has none."""
 
     name = "Spark"
 
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
-        """Returns the address that the application gave, if it did."""
+        """Returns the address that the application recorded; empty if it recorded none."""
         from compactor.airflow import tasks
 
         return tasks.tracking_url(operator.metastore, operator.compactions) or ""

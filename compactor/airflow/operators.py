@@ -42,15 +42,15 @@ class CompactionSubmitOperator(SparkSubmitOperator):
     """Submits one planned batch under its queue and its run-as user, and waits for it, without a slot if possible.
 
     The command line contains only names and numbers: the driver finds the database by its own configuration, and
-    spark-submit inherits a file in memory with the site's secret keys of Spark. A driver that is a separate process or runs
-    in a cluster is only watched, through rows of our state and of the queue: the try after a lost worker finds it and keeps
-    waiting. A batch has one driver at a time, so no entry is run twice.
+    spark-submit inherits a file in memory with the site's secret keys of Spark. The task only watches a driver that is a
+    separate process or runs in a cluster, through rows of our state and of the queue. The try after a lost worker finds the
+    driver and keeps waiting. A batch has one driver at a time, so no entry runs twice.
     """
 
     #: No templates: parts of ``conf`` come from table properties, which any owner of a table may write.
     template_fields: Sequence[str] = ()
     operator_extra_links = (HistoryLink(), SparkLink())
-    compactions: Sequence[int] = ()  #: the entries of the batch, once they were read
+    compactions: Sequence[int] = ()  #: ids of the batch's entries, once they were read
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     def execute(self, context: Any) -> Any:
         """Launches the batch or finds its driver, then waits and returns the state of its entries."""
-        self._tell_where(context)
+        self._record_address(context)
         return self._advance(context, launches=0)
 
     def execute_complete(self, context: Any, event: str, launches: int = 0) -> Any:
@@ -105,8 +105,8 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         self.log.info("batch %s: %s", self.batch_id, event)
         return self._advance(context, launches)
 
-    def _tell_where(self, context: Any) -> None:
-        """Records where this task is shown with its log, for those who watch the batch."""
+    def _record_address(self, context: Any) -> None:
+        """Records the address of this task and its log, for people who watch the batch."""
         from compactor.airflow import tasks
 
         url = getattr(context.get("ti"), "log_url", None)
@@ -165,7 +165,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         return {str(number): line for number, line in progress.entries.items()}
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
-        """Returns the tables that the batch compacted, with rows, bytes and files; OpenLineage's provider asks for it."""
+        """Returns the compacted tables with rows, bytes and files, for OpenLineage's provider."""
         from compactor.airflow.assets import lineage_of
 
         return lineage_of(self.metastore, self.compactions)
@@ -176,11 +176,11 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
         hook = self._hook = self._get_hook()
         is_process = one_of("launcher", "spark-submit", "process") == "process"
-        if (detaches(hook) or is_process) and text("linger"):
+        if (is_detached(hook) or is_process) and text("linger"):
             hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
         with self._secrets_in_file(hook) as inherits:
-            if detaches(hook):
-                self._remember(find_running(self.tag) or self._submitted(hook))
+            if is_detached(hook):
+                self._remember(find_running(self.tag) or self._submit(hook))
             elif is_process:
                 log = driver_log(self.metastore, self.batch_id)
                 self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
@@ -192,7 +192,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     @contextmanager
     def _secrets_in_file(self, hook: SparkSubmitHook) -> Iterator[tuple[int, ...]]:
-        """Takes secrets out of the command line until the block ends, and yields the open file that has them instead."""
+        """Moves secrets from the command line to a file until the block ends, and yields the open file."""
         from compactor.site.spark_secrets import (
             check_keytabs,
             defaults_file,
@@ -224,17 +224,17 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     @property
     def tag(self) -> str:
-        """The tag by which YARN tells the batch's applications from all others."""
+        """The tag of the batch's applications on YARN."""
         return make_tag(self.metastore, int(self.batch_id), self.planned_at)
 
-    def _submitted(self, hook: SparkSubmitHook) -> str:
+    def _submit(self, hook: SparkSubmitHook) -> str:
         """Submits to the cluster; gives the batch back if that fails, so that nothing stays reserved.
 
         Raises:
-            AirflowException: the cluster refused it; the message has its words.
+            AirflowException: the cluster refused the application; the message quotes it.
         """
         try:
-            return submit_to_cluster(hook, application_for(hook, self.application))
+            return submit_to_cluster(hook, driver_file_for(hook, self.application))
         except AirflowException as error:
             raise self._give_back(str(error)) from error
 
@@ -284,11 +284,11 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         """
         if self._attached is not None:
             from compactor.airflow import tasks
-            from compactor.airflow.task_ends import ended_by_person
+            from compactor.airflow.task_ends import is_ended_by_person
 
             try:
                 tasks.release(self.metastore, int(self.batch_id), "its task was stopped")
-                if ended_by_person(self._attached):
+                if is_ended_by_person(self._attached):
                     tasks.abort(self.metastore, int(self.batch_id))
             except CompactorError as error:
                 self.log.warning("batch %s: %s", self.batch_id, error)
@@ -325,9 +325,9 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             hook._track_driver_via_k8s_api = hook._is_kubernetes
             if hook._is_yarn:
                 hook._conf["spark.yarn.submit.waitAppCompletion"] = "false"
-                self._tell_metastore(hook)
+                self._pass_configuration(hook)
         elif not hook._connection["master"].startswith("local"):
-            # An archive is unpacked beside executors alone; this interpreter has what the driver needs.
+            # Only executors unpack an archive; the driver runs this interpreter, which has what it needs.
             hook._conf.setdefault("spark.pyspark.driver.python", sys.executable)
         if hook._is_yarn:
             hook._conf = for_yarn(hook._conf, is_cluster=hook._is_yarn_cluster_mode)
@@ -335,11 +335,11 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             hook._conf["spark.yarn.tags"] = f"{tags},{self.tag}" if tags else self.tag
         return hook
 
-    def _tell_metastore(self, hook: SparkSubmitHook) -> None:
+    def _pass_configuration(self, hook: SparkSubmitHook) -> None:
         """Lets a driver on a node of YARN find compactor.toml: at the same path, or as a copy that travels with it.
 
         Raises:
-            BadSetting: there is none for it.
+            BadSetting: the driver would find no configuration.
         """
         config = (self.env_vars or {}).get("COMPACTOR_CONFIG")
         must_know_metastore(config, hook._conf if config else {**hook._conf, **self._secret_conf()})
@@ -349,7 +349,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
 @contextmanager
 def _private_files() -> Iterator[None]:
-    """Lets files that are made in the block be this user's alone."""
+    """Makes files that the block creates readable by this user only."""
     before = os.umask(0o077)
     try:
         yield
@@ -357,8 +357,8 @@ def _private_files() -> Iterator[None]:
         os.umask(before)
 
 
-def detaches(hook: SparkSubmitHook) -> bool:
-    """Returns true if spark-submit ends while the application goes on in the cluster."""
+def is_detached(hook: SparkSubmitHook) -> bool:
+    """Tells whether spark-submit ends while the application continues in the cluster."""
     return bool(hook._connection["deploy_mode"] == "cluster")
 
 
@@ -372,40 +372,42 @@ def submit_to_cluster(hook: SparkSubmitHook, application: str) -> str:
         hook.submit(application)
     finally:
         _close_pipe(hook)
-    # Not what the hook has found: it knows pods of the namespace "spark" alone.
+    # Not the hook's own result: it only knows pods of the namespace "spark".
     name = find_application_id("\n".join(hook._last_submit_log_lines))
     if name is None:
         raise AirflowException("spark-submit succeeded but did not report an application; set its log level to INFO")
     return name
 
 
-def application_for(hook: SparkSubmitHook, application: str) -> str:
-    """Returns the driver's file as spark-submit is to be told of it. A pod has it in its image, at the same path as here,
-    unless there is a place to upload it to."""
+def driver_file_for(hook: SparkSubmitHook, application: str) -> str:
+    """Returns the path of the driver's file for spark-submit.
+
+    A pod finds it in its image, at the same path as here, unless the configuration names a place for uploads.
+    """
     return f"local://{application}" if hook._is_kubernetes and _UPLOADS not in hook._conf else application
 
 
 def driver_log(metastore: str, batch_id: int | str) -> Path:
     """Returns the path of the log of a driver that is a separate process."""
     folder = text("driver_logs")
-    beside = Path(airflow_conf.get("logging", "base_log_folder")).parent / "compactor-drivers"
-    return (Path(folder) if folder else beside) / f"{metastore}-batch-{batch_id}.log"
+    default = Path(airflow_conf.get("logging", "base_log_folder")).parent / "compactor-drivers"
+    return (Path(folder) if folder else default) / f"{metastore}-batch-{batch_id}.log"
 
 
 def _close_pipe(hook: SparkSubmitHook | None) -> None:
     """Closes the pipe of the started command, which the provider leaves to the garbage collector."""
-    started = hook._submit_sp if hook is not None else None
-    if started is not None and started.stdout is not None:
-        started.stdout.close()
+    process = hook._submit_sp if hook is not None else None
+    if process is not None and process.stdout is not None:
+        process.stdout.close()
 
 
 def spark_binary() -> str:
-    """Returns ``[compactor] spark_binary``: as is if it is a path or on PATH, else the one beside the running python."""
-    wanted = text("spark_binary")
-    if "/" in wanted or shutil.which(wanted) is not None:
-        return wanted
-    beside = Path(sys.executable).with_name(wanted)
-    return str(beside) if beside.exists() else wanted
+    """Returns ``[compactor] spark_binary``: as is if it is a path or on PATH, else next to the running python."""
+    name = text("spark_binary")
+    if "/" in name or shutil.which(name) is not None:
+        return name
+    neighbour = Path(sys.executable).with_name(name)
+    return str(neighbour) if neighbour.exists() else name
 
 
 def driver_environment() -> dict[str, str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from compactor.compaction.pool_policy import KEYS
-
 SECTION = "compactor"
 CONNECTION_TYPE = "hive_compactor"
 PREFIX = "/compactor"  #: of the page's URLs, below Airflow's own
@@ -46,7 +44,7 @@ OPTIONS: dict[str, Option] = {
         type="string",
         default="default_pool",
         example="compaction",
-        description="Airflow pool of the tasks that submit to Spark: its slots bound the number of applications at a time.",
+        description="Airflow pool of the tasks that submit to Spark; its slots limit the number of applications at a time.",
     ),
     "airflow_pools": Option(
         type="string",
@@ -84,7 +82,7 @@ OPTIONS: dict[str, Option] = {
         type="string",
         default="spark-submit",
         example="/opt/spark/bin/spark-submit",
-        description="The command that submits: a name on PATH (or beside the running python), or an absolute path.",
+        description="The command that submits: a name on PATH (or next to the running python), or an absolute path.",
     ),
     "deploy_mode": Option(
         type="string",
@@ -104,7 +102,7 @@ OPTIONS: dict[str, Option] = {
         type="string",
         default="",
         example="/var/log/compactor",
-        description="Folder for the output of drivers that are separate processes. Empty: compactor-drivers beside "
+        description="Folder for the output of drivers that are separate processes. Empty: compactor-drivers next to "
         "Airflow's logs.",
     ),
     "principal": Option(
@@ -180,7 +178,9 @@ The policy of a compaction pool. `default` is the pool of requests that name non
 
 
 def render_page() -> str:
-    """Returns the whole document."""
+    """Renders the page: ``python -m compactor.airflow.options > docs/airflow-settings.md``."""
+    from compactor.compaction.pool_policy import KEYS  # Airflow reads OPTIONS without the rest of Compactor
+
     lines = [_HEAD]
     for key, option in OPTIONS.items():
         example = f" For example `{option.example}`." if option.example else ""

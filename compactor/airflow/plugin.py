@@ -1,4 +1,4 @@
-"""The plugin, registered by entry point; every Airflow component imports it, so importing it does no work."""
+"""The plugin, an entry point that every component of Airflow imports, so importing it does no work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class LazyPage:
-    """The page, built on the first request, which only the API server ever gets."""
+    """The page, built at its first request: only the API server gets requests."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)

@@ -16,23 +16,23 @@ def provider_info() -> dict[str, Any]:
         "description": "Compacts Hive ACID tables: Airflow schedules, Spark rewrites, the metastore remembers.",
         "versions": [__version__],
         "integrations": [{"integration-name": "Hive Compactor", "tags": ["software"]}],
-        "operators": [_modules("compactor.airflow.operators"), _modules("compactor.airflow.compact_table")],
-        "sensors": [_modules("compactor.airflow.sensors")],
-        "hooks": [_modules("compactor.airflow.hooks")],
+        "operators": [_list_modules("compactor.airflow.operators"), _list_modules("compactor.airflow.compact_table")],
+        "sensors": [_list_modules("compactor.airflow.sensors")],
+        "hooks": [_list_modules("compactor.airflow.hooks")],
         "task-decorators": [{"name": "compact", "class-name": "compactor.airflow.compact_table.compact_task"}],
-        "triggers": [_modules("compactor.airflow.triggers"), _modules("compactor.airflow.commits")],
+        "triggers": [_list_modules("compactor.airflow.triggers"), _list_modules("compactor.airflow.commits")],
         "extra-links": ["compactor.airflow.links.HistoryLink", "compactor.airflow.links.SparkLink"],
-        "connection-types": [_connection_type()],
-        "asset-uris": [_assets()],
-        "config": _config(),
+        "connection-types": [_describe_connection()],
+        "asset-uris": [_describe_assets()],
+        "config": _describe_options(),
     }
 
 
-def _modules(name: str) -> dict[str, Any]:
+def _list_modules(name: str) -> dict[str, Any]:
     return {"integration-name": "Hive Compactor", "python-modules": [name]}
 
 
-def _connection_type() -> dict[str, Any]:
+def _describe_connection() -> dict[str, Any]:
     text = {"type": ["string", "null"]}
     return {
         "connection-type": CONNECTION_TYPE,
@@ -50,8 +50,8 @@ def _connection_type() -> dict[str, Any]:
     }
 
 
-def _assets() -> dict[str, Any]:
-    """Returns the handlers for URIs of scheme ``hive``, for which no other provider has any."""
+def _describe_assets() -> dict[str, Any]:
+    """Returns the handlers of URIs with scheme ``hive``, which no other provider handles."""
     module = "compactor.airflow.assets"
     return {
         "schemes": ["hive"],
@@ -61,7 +61,7 @@ def _assets() -> dict[str, Any]:
     }
 
 
-def _config() -> dict[str, Any]:
+def _describe_options() -> dict[str, Any]:
     return {
         SECTION: {
             "description": "Compaction of Hive ACID tables.",

@@ -1,4 +1,4 @@
-"""Sensors that wait for a change of the metastore, for requests to end, and for something to be due."""
+"""Sensors that wait until the metastore has changed, until requests have ended, or until a compaction is due."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def marker_variable(metastore: str) -> str:
     return f"compactor_marker__{metastore}"
 
 
-def plain(marker: str) -> str:
-    """Returns the marker as the metastore gave it.
+def unquote_marker(marker: str) -> str:
+    """Returns the marker without the quotes that Airflow adds.
 
-    Airflow encodes the value of a trigger that ends its task (``TaskSuccessEvent``) as JSON twice, so a text comes back in
-    quotes. Stored with them, it would never equal the marker that the next trigger reads, which would fire forever.
+    Airflow encodes the value of a trigger that ends its task (``TaskSuccessEvent``) as JSON twice. A stored marker with
+    quotes would never equal the marker that the next trigger reads, and that trigger would always fire at once.
     """
     return marker.strip('"')
 
 
 class ChangeSensor(BaseSensorOperator):
-    """Succeeds when a scan may find something, with the change marker as its value.
+    """Succeeds when a scan may find something; its value is the change marker.
 
-    The scheduler hands it straight to the triggerer, and the trigger ends it, without a worker process in between.
+    The scheduler passes it straight to the triggerer, and the trigger ends it, without a worker process in between.
     """
 
     template_fields: Sequence[str] = ("seen",)
@@ -49,7 +49,7 @@ class ChangeSensor(BaseSensorOperator):
         )
 
     def execute(self, context: Any) -> None:
-        """Defers from here, for ``dag.test`` and for executors that start the task anyway."""
+        """Defers the task, for ``dag.test`` and for executors that start it all the same."""
         from compactor.airflow.triggers import ChangeTrigger
 
         self.defer(
@@ -64,10 +64,10 @@ class ChangeSensor(BaseSensorOperator):
 
 
 class RequestsSensor(BaseSensorOperator):
-    """Waits until the requests ``ids`` are no longer queued or being worked on; skipped if the form says not to wait.
+    """Waits until the requests ``ids`` have ended; skipped if the form says not to wait.
 
     Raises:
-        AirflowFailException: a request did not end as compacted, or the wait timed out.
+        AirflowFailException: a request was not compacted, or the wait timed out.
     """
 
     template_fields: Sequence[str] = ("ids",)
@@ -85,8 +85,8 @@ class RequestsSensor(BaseSensorOperator):
         from compactor.airflow import tasks
 
         ids = [int(entry) for entry in self.ids]
-        states = tasks.states(self.metastore, ids)
-        if tasks.under_way(states):  # a trigger that fires at once may be lost on a busy scheduler
+        states = tasks.read_states(self.metastore, ids)
+        if tasks.are_under_way(states):  # a trigger that fires at once may be lost on a busy scheduler
             self._defer(ids)
         return self.execute_complete(context, {str(entry): state for entry, state in states.items()})
 
@@ -107,18 +107,18 @@ class RequestsSensor(BaseSensorOperator):
     def execute_complete(self, context: Any, event: Mapping[str, str]) -> dict[str, str]:
         from compactor.airflow import tasks
 
-        wrong = {int(entry): state for entry, state in event.items() if not tasks.went_well(state)}
-        if wrong:
-            raise AirflowFailException(tasks.failure_message(self.metastore, wrong))
+        failed = {int(entry): state for entry, state in event.items() if not tasks.is_success(state)}
+        if failed:
+            raise AirflowFailException(tasks.describe_failures(self.metastore, failed))
         return dict(event)
 
 
 class CompactionDueSensor(BaseSensorOperator):
-    """Waits until a table, one of its partitions, or anything in a database is over a threshold of the initiator:
-    ``hive.compactor.delta.num.threshold``, ``hive.compactor.delta.pct.threshold`` or those of aborted transactions.
+    """Waits until a table, one of its partitions, or a table of a database exceeds a threshold of the initiator.
 
-    Its value is the list of what is due: ``table``, ``partition``, ``type`` and ``because``. What is paused or queued
-    already is due, too. It holds no worker slot, unless ``deferrable`` is false.
+    The thresholds are ``hive.compactor.delta.num.threshold``, ``hive.compactor.delta.pct.threshold`` and those of aborted
+    transactions. The value lists the due compactions: ``table``, ``partition``, ``type`` and ``because``. Paused and queued
+    ones count as due. Without ``deferrable``, the sensor holds a worker slot.
 
     Raises:
         ValueError: both or neither of ``table`` and ``database`` are given.
@@ -137,7 +137,7 @@ class CompactionDueSensor(BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         if (table is None) == (database is None) or (partition is not None and table is None):
-            raise ValueError("wanted: either table=DATABASE.TABLE, with or without a partition, or database=")
+            raise ValueError("expected: either table=DATABASE.TABLE, with or without a partition, or database=")
         kwargs.setdefault("poke_interval", seconds("poll_seconds"))
         super().__init__(**kwargs)
         self.table = table
@@ -150,17 +150,17 @@ class CompactionDueSensor(BaseSensorOperator):
         from compactor.airflow import tasks
 
         with fail_without_retry():
-            found = tasks.due(self.metastore, table=self.table, partition=self.partition, database=self.database)
-        return PokeReturnValue(is_done=bool(found), xcom_value=found)
+            due = tasks.list_due(self.metastore, table=self.table, partition=self.partition, database=self.database)
+        return PokeReturnValue(is_done=bool(due), xcom_value=due)
 
     def execute(self, context: Any) -> Any:
         """Looks once, then waits in the triggerer."""
         if not self.deferrable:
             return super().execute(context)
-        looked = self.poke(context)
-        if not looked.is_done:
+        result = self.poke(context)
+        if not result.is_done:
             self._defer()
-        return looked.xcom_value
+        return result.xcom_value
 
     def _defer(self) -> None:
         from compactor.airflow.triggers import DueTrigger

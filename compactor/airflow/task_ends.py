@@ -15,39 +15,39 @@ ENDED = frozenset({"failed", "success", "skipped", "removed"})
 WAITING_TRY = "waiting_try"  #: the XCom key under which a try records its number before it waits
 
 
-def task_state(ti: Any) -> str | None:
-    """Returns the current state of a task instance; None if it has none (it was cleared) or no longer exists."""
+def read_task_state(ti: Any) -> str | None:
+    """Returns the current state of a task instance; None if it was cleared or no longer exists."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     mapped = ti.map_index is not None and ti.map_index >= 0
-    found = RuntimeTaskInstance.get_task_states(
+    states = RuntimeTaskInstance.get_task_states(
         dag_id=ti.dag_id, task_ids=[ti.task_id], run_ids=[ti.run_id], map_index=ti.map_index if mapped else None
     )
     key = f"{ti.task_id}_{ti.map_index}" if mapped else ti.task_id
-    state = found.get(ti.run_id, {}).get(key)
+    state = states.get(ti.run_id, {}).get(key)
     return None if state is None else str(getattr(state, "value", state))
 
 
-def ended_by_person(ti: Any) -> bool:
-    """Returns true if the task is over although its own process or trigger did not end it."""
-    return task_state(ti) in ENDED
+def is_ended_by_person(ti: Any) -> bool:
+    """Tells whether the task is over although neither its process nor its trigger ended it."""
+    return read_task_state(ti) in ENDED
 
 
 def is_waiting_again(ti: Any) -> bool:
-    """Returns true if a later try of the task is the one waiting: it was cleared, and ran again before this check."""
+    """Tells whether a later try of the task is waiting: the task was cleared, and ran again before this check."""
     from airflow.sdk.execution_time.xcom import XCom
 
-    found = XCom.get_one(
+    waiting_try = XCom.get_one(
         key=WAITING_TRY, dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=ti.map_index
     )
-    return found is not None and int(found) > ti.try_number
+    return waiting_try is not None and int(waiting_try) > ti.try_number
 
 
 @contextmanager
 def fail_without_retry() -> Iterator[None]:
-    """Fails the task with our message and without a retry, since these errors need a person.
+    """Fails the task with our message and without a retry: most of our errors need a person.
 
-    A database that is down may come back, so that error is left to the task's retries.
+    Only an unavailable database is left to the task's retries, since it may come back.
     """
     try:
         yield

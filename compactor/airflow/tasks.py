@@ -49,9 +49,9 @@ from compactor.site.site import Site
 from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)
-#: Labels of entries that are queued or being worked on.
+#: States of entries that are queued or running.
 _UNDER_WAY = frozenset({State.INITIATED.label, State.WORKING.label})
-_WELL = frozenset({State.READY_FOR_CLEANING.label, State.SUCCEEDED.label, State.REFUSED.label})
+_SUCCESSES = frozenset({State.READY_FOR_CLEANING.label, State.SUCCEEDED.label, State.REFUSED.label})
 
 
 def read_marker(metastore: str) -> tuple[str, float]:
@@ -74,11 +74,11 @@ def scan(metastore: str) -> tuple[dict[str, int], bool]:
     with CompactorHook(metastore).get_conn() as site:
         scanned = initiate(site)
         log.info("initiator: %s", scanned.to_json())
-        return waiting(site), scanned.wants_cleaning
+        return count_waiting(site), scanned.wants_cleaning
 
 
-def waiting(site: Site) -> dict[str, int]:
-    """Counts, by pool, the queue entries for our worker DAG that no batch has reserved, whoever queued them."""
+def count_waiting(site: Site) -> dict[str, int]:
+    """Counts, by pool, the waiting entries that our worker DAG takes and no batch has reserved."""
     if not may_somewhere(site.settings, Mode.COMPACT):
         return {}
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
@@ -95,7 +95,7 @@ def plan(metastore: str) -> list[dict[str, Any]]:
     """Plans batches of the waiting entries, as arguments of ``CompactionSubmitOperator``."""
     with CompactorHook(metastore).get_conn() as site:
         if not may_somewhere(site.settings, Mode.COMPACT):
-            log.info("metastore %s: compactor.mode leaves the work to Hive's workers", metastore)
+            log.info("metastore %s: compactor.mode leaves compactions to Hive's workers", metastore)
             return []
         batches = plan_batches(site, only_pools())
     pool = text("pool")
@@ -119,7 +119,7 @@ def plan(metastore: str) -> list[dict[str, Any]]:
     ]
 
 
-def ready_for_cleaning(metastore: str) -> int:
+def count_ready_for_cleaning(metastore: str) -> int:
     """Counts the entries that wait for the cleaner."""
     with CompactorHook(metastore).get_conn() as site:
         if not may_somewhere(site.settings, Mode.CLEAN):
@@ -128,7 +128,7 @@ def ready_for_cleaning(metastore: str) -> int:
 
 
 def clean_once(metastore: str) -> dict[str, object]:
-    """Runs one pass of the cleaner; its result says what waiting entries wait for.
+    """Runs one pass of the cleaner; the result says what blocks the waiting entries.
 
     Raises:
         CompactorError: an entry could not be cleaned; the others were.
@@ -150,7 +150,7 @@ def keep_house_once(metastore: str) -> dict[str, object]:
     return figures
 
 
-def tables_of(metastore: str, names: Iterable[str]) -> list[str]:
+def list_tables(metastore: str, names: Iterable[str]) -> list[str]:
     """Returns the tables that match ``names``, each once; a pattern only matches transactional tables.
 
     Raises:
@@ -166,7 +166,7 @@ def tables_of(metastore: str, names: Iterable[str]) -> list[str]:
             every = [str(t) for t in site.metastore.catalog.tables() if t.is_transactional] if every is None else every
             matching = sorted(table for table in every if fnmatch.fnmatchcase(table, name.lower()))
             if not matching:
-                raise NotFound(f"no transactional table matches {name!r}; wanted: for example demo.* or demo.fl*")
+                raise NotFound(f"no transactional table matches {name!r}; expected, for example: demo.* or demo.fl*")
             matches |= dict.fromkeys(matching)
     return list(matches)
 
@@ -175,7 +175,7 @@ def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
     """Returns what a compaction would read and write, partition by partition; queues nothing.
 
     Raises:
-        CompactorError: a table cannot be compacted in this way; the message says why.
+        CompactorError: a table cannot be compacted in this way.
     """
     plans: list[dict[str, object]] = []
     with CompactorHook(metastore).get_conn() as site:
@@ -188,25 +188,26 @@ def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
 
 
 def _summarize(plan: Preview) -> str:
-    does = (
+    work = (
         f"reads {plan.input_bytes} bytes of {', '.join(plan.inputs)}, writes {', '.join(plan.outputs)}; copies "
         f"{plan.cost.bytes_copied} bytes, re-encodes {plan.cost.bytes_reencoded}"
     )
     expected = plan.expected
-    takes = (
-        "takes a time unknown yet: too few runs like it have ended"
+    time = (
+        "its time is unknown: too few runs like it have ended"
         if expected is None
         else f"takes about {expected.seconds:.3g} s ({expected.low:.3g} to {expected.high:.3g}, by {expected.runs} runs)"
     )
-    return "; ".join((does, takes, *plan.summary.sentences))
+    return "; ".join((work, time, *plan.summary.sentences))
 
 
 def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[int]:
-    """Queues a request for each table or partition and returns the entries' ids; logs those already queued, and those that
-    would do nothing.
+    """Queues a request for each table or partition, and returns the ids of the entries.
+
+    Logs requests that are already queued, and requests that would do nothing.
 
     Raises:
-        CompactorError: nothing was queued; the message says why.
+        CompactorError: nothing was queued.
     """
     others = dict(arguments)
     rebalance = RebalanceOptions(buckets=others.pop("buckets", None), order_by=others.pop("order_by", None))
@@ -231,21 +232,23 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
 
 
 def request_once(metastore: str, words: Mapping[str, Any], run: str, *, only_if_due: bool) -> list[dict[str, object]]:
-    """Queues what a run of somebody's DAG asks for, once for the run, and returns it; see ``requests.request_once``.
+    """Queues the requests of a DAG run, once for the run; see ``requests.request_once``.
 
     Raises:
-        CompactorError: nothing was queued; the message says why.
+        CompactorError: nothing was queued.
     """
     with CompactorHook(metastore).get_conn() as site:
         answers = request_once_of(site, RequestWords(**words), run, only_if_due=only_if_due)
     return [answer.to_json() for answer in answers]
 
 
-def due(metastore: str, *, table: str | None, partition: str | None, database: str | None) -> list[dict[str, object]]:
-    """Returns what is over a threshold in a table, or else in a database.
+def list_due(
+    metastore: str, *, table: str | None, partition: str | None, database: str | None
+) -> list[dict[str, object]]:
+    """Lists the due compactions of a table, or else of a database.
 
     Raises:
-        CompactorError: there is no such table or partition, or it cannot be looked at.
+        CompactorError: there is no such table or partition, or it cannot be read.
     """
     with CompactorHook(metastore).get_conn() as site:
         catalog = site.metastore.catalog
@@ -256,20 +259,20 @@ def due(metastore: str, *, table: str | None, partition: str | None, database: s
         return [candidate.to_json() for candidate in due_in_table(site, target, name)]
 
 
-def commits(
+def read_commits(
     metastore: str, table: str, seen: Mapping[str, object] | None
 ) -> tuple[dict[str, object], dict[str, object] | None]:
-    """Returns ``table`` as it is now, and the commits to it since it was ``seen``, in plain values.
+    """Returns the state of ``table`` now, and the commits to it since the state ``seen``.
 
-    What is not of this form, since another release left it, begins anew.
+    A ``seen`` that cannot be parsed counts as a first look.
 
     Raises:
-        CompactorError: it cannot be looked at.
+        CompactorError: the table cannot be read.
     """
     try:
         earlier = None if seen is None else Seen.from_json(seen)
     except (KeyError, ValueError, TypeError, AttributeError):
-        log.warning("%s: %r is nothing that was seen; its commits are watched from now on", table, seen)
+        log.warning("%s: the stored state %r cannot be parsed; commits from now on are reported", table, seen)
         earlier = None
     with CompactorHook(metastore).get_conn() as site:
         now, news = commits_since(site, table, earlier)
@@ -277,22 +280,22 @@ def commits(
 
 
 def tracking_url(metastore: str, ids: Collection[int]) -> str | None:
-    """Returns the address of Spark's page of the application that took one of these entries last; None if it gave none."""
+    """Returns the address of Spark's page of the last application with one of these entries; None if unknown."""
     with CompactorHook(metastore).get_conn() as site:
         return None if site.state is None or not ids else site.state.batches.tracking_url(site.name, ids)
 
 
-def run_figures(metastore: str, ids: Collection[int]) -> dict[str, dict[str, int]]:
-    """Returns rows, bytes and files that these compactions read and wrote, by ``DATABASE.TABLE``."""
+def sum_run_figures(metastore: str, ids: Collection[int]) -> dict[str, dict[str, int]]:
+    """Sums rows, bytes and files that these compactions read and wrote, by ``DATABASE.TABLE``."""
     with CompactorHook(metastore).get_conn() as site:
         runs = {} if site.state is None or not ids else site.state.runs.of_entries(site.name, ids)
     sums: dict[str, Counter[str]] = {}
     for run in runs.values():
-        sums.setdefault(f"{run.entity.database}.{run.entity.table}", Counter()).update(_figures(run))
+        sums.setdefault(f"{run.entity.database}.{run.entity.table}", Counter()).update(_list_figures(run))
     return {table: dict(figures) for table, figures in sorted(sums.items())}
 
 
-def _figures(run: Run) -> dict[str, int]:
+def _list_figures(run: Run) -> dict[str, int]:
     return {
         "rows_in": run.rows_in,
         "rows_out": run.rows_out,
@@ -303,27 +306,27 @@ def _figures(run: Run) -> dict[str, int]:
     }
 
 
-def states(metastore: str, ids: Iterable[int]) -> dict[int, str]:
+def read_states(metastore: str, ids: Iterable[int]) -> dict[int, str]:
     """Returns each entry's state in the words of SHOW COMPACTIONS, from the queue or the history."""
     with CompactorHook(metastore).get_conn() as site:
         return {entry: site.metastore.entries.get(entry).state.label for entry in ids}
 
 
-def under_way(states_by_id: Mapping[int, str]) -> bool:
-    """Returns true while any of these entries is queued or under way."""
-    return any(state in _UNDER_WAY for state in states_by_id.values())
+def are_under_way(states: Mapping[int, str]) -> bool:
+    """Tells whether an entry is queued or running."""
+    return any(state in _UNDER_WAY for state in states.values())
 
 
-def went_well(state: str) -> bool:
-    """Returns true for a compacted entry (cleaned or not) and for one with nothing to do."""
-    return state in _WELL
+def is_success(state: str) -> bool:
+    """Tells whether an entry was compacted (cleaned or not) or had nothing to do."""
+    return state in _SUCCESSES
 
 
-def failure_message(metastore: str, wrong: Mapping[int, str]) -> str:
-    """Returns one sentence per entry of ``wrong``, with the error in its row."""
+def describe_failures(metastore: str, failed: Mapping[int, str]) -> str:
+    """Returns one sentence for each failed entry, with the error in its row."""
     lines = []
     with CompactorHook(metastore).get_conn() as site:
-        for entry_id, state in wrong.items():
+        for entry_id, state in failed.items():
             entry = site.metastore.entries.get(entry_id)
             after = " when the wait timed out" if state in _UNDER_WAY else ""
             lines.append(
@@ -375,42 +378,42 @@ def abort(metastore: str, batch_id: int) -> None:
 
 
 def alarms_variable(metastore: str) -> str:
-    """Returns the name of the Airflow variable that lists the alarms already notified."""
+    """Returns the name of the Airflow variable with the alarms that were notified."""
     return f"compactor_alarms__{metastore}"
 
 
 def report_alarms(metastore: str, context: Mapping[str, Any]) -> list[dict[str, object]]:
-    """Checks a metastore once: sends metrics, logs every alarm and notifies of the new ones.
+    """Checks a metastore once: sends metrics, logs every alarm, and notifies of the new ones.
 
     Raises:
         BadSetting: the configured notifier does not exist.
     """
     with CompactorHook(metastore).get_conn() as site:
-        found = take_readings(site)
-        holding = raised_alarms(found, site.settings)
-    send_gauges(metastore, found, holding)
-    for alarm in holding:
+        readings = take_readings(site)
+        alarms = raised_alarms(readings, site.settings)
+    send_gauges(metastore, readings, alarms)
+    for alarm in alarms:
         log.log(logging.ERROR if alarm.level is Level.FAIL else logging.WARNING, "%s; %s", alarm.message, alarm.fix)
     notified = set(json.loads(Variable.get(alarms_variable(metastore), default="[]")))
-    now = {f"{alarm.name}:{alarm.level.value}" for alarm in holding}
-    fresh = [alarm for alarm in holding if f"{alarm.name}:{alarm.level.value}" not in notified]
+    now = {f"{alarm.name}:{alarm.level.value}" for alarm in alarms}
+    fresh = [alarm for alarm in alarms if f"{alarm.name}:{alarm.level.value}" not in notified]
     notifier = load_notifier()
     if fresh and notifier is not None:
         notifier({**context, "metastore": metastore, "alarms": [alarm.to_json() for alarm in fresh]})
     if now != notified:
         Variable.set(alarms_variable(metastore), json.dumps(sorted(now)))
-    return [alarm.to_json() for alarm in holding]
+    return [alarm.to_json() for alarm in alarms]
 
 
-def send_gauges(metastore: str, found: Readings, holding: tuple[Alarm, ...]) -> None:
+def send_gauges(metastore: str, readings: Readings, alarms: tuple[Alarm, ...]) -> None:
     """Sends a gauge for each reading and for the number of alarms."""
-    for name, value in found.to_json().items():
+    for name, value in readings.to_json().items():
         stats.gauge(f"compactor.{metastore}.{name}", value)
-    stats.gauge(f"compactor.{metastore}.alarms", len(holding))
+    stats.gauge(f"compactor.{metastore}.alarms", len(alarms))
 
 
 def load_notifier() -> Callable[[Mapping[str, Any]], object] | None:
-    """Returns the object named by ``[compactor] notifier``, called with a context like every notifier of Airflow.
+    """Returns the notifier that ``[compactor] notifier`` names; None if the option is empty.
 
     Raises:
         BadSetting: there is no such object, or it cannot be called.
@@ -419,14 +422,14 @@ def load_notifier() -> Callable[[Mapping[str, Any]], object] | None:
     if not path:
         return None
     try:
-        found: object = import_string(path)
+        notifier: object = import_string(path)
     except ImportError as error:
         raise BadSetting(
             f"[compactor] notifier of Airflow's configuration: {path!r} cannot be imported: {error}"
         ) from error
-    if not callable(found) or isinstance(found, type):
+    if not callable(notifier) or isinstance(notifier, type):
         raise BadSetting(
-            f"[compactor] notifier of Airflow's configuration: {path!r} is {found!r}; wanted: an instance of a notifier, "
-            "such as an SmtpNotifier(...) in a module of yours"
+            f"[compactor] notifier of Airflow's configuration: {path!r} is {notifier!r}; expected: an instance of a "
+            "notifier, such as an SmtpNotifier(...) in a module of yours"
         )
-    return found
+    return notifier

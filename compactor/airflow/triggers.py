@@ -1,4 +1,4 @@
-"""Triggers, which wait without a worker slot. They run in the triggerer's event loop; database work runs in threads."""
+"""Triggers, which wait without a worker slot, in the triggerer's event loop; their database work runs in threads."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 # At module level on purpose: an import inside run() would block the event loop of every other trigger.
 from compactor.airflow import tasks
-from compactor.airflow.task_ends import ENDED, is_waiting_again, task_state
+from compactor.airflow.task_ends import ENDED, is_waiting_again, read_task_state
 from compactor.base.errors import CompactorError, DatabaseUnavailable
 from compactor.batches.control import BatchStatus
 from compactor.launch.batch_watch import BatchProgress
 
 log = logging.getLogger(__name__)
-#: Seconds before a database that could not be read is tried again.
+#: Seconds before the next look at a database that could not be read.
 TROUBLE_PAUSE = 30.0
 
 
 async def _pause(metastore: str, trouble: CompactorError) -> float:
-    """Waits before the metastore's database is tried again, and returns for how many seconds."""
-    log.warning("metastore %s cannot be read, tried again in %s s: %s", metastore, TROUBLE_PAUSE, trouble)
+    """Waits before the next look at the metastore's database, and returns the seconds of the wait."""
+    log.warning("cannot read metastore %s; trying again in %s s: %s", metastore, TROUBLE_PAUSE, trouble)
     await asyncio.sleep(TROUBLE_PAUSE)
     return TROUBLE_PAUSE
 
@@ -70,7 +70,7 @@ class ChangeTrigger(BaseTrigger):
 
 
 class EntriesTrigger(BaseTrigger):
-    """Fires once no entry of ``ids`` is queued or being worked on, or after ``timeout_seconds``.
+    """Fires once all entries of ``ids`` have ended, or after ``timeout_seconds``.
 
     The event has the state of each entry: ``{"41": "ready for cleaning"}``.
     """
@@ -97,11 +97,11 @@ class EntriesTrigger(BaseTrigger):
         waited = 0.0
         while True:
             try:
-                states = await asyncio.to_thread(tasks.states, self.metastore, self.ids)
+                states = await asyncio.to_thread(tasks.read_states, self.metastore, self.ids)
             except DatabaseUnavailable as trouble:
                 waited += await _pause(self.metastore, trouble)
                 continue
-            if waited >= self.timeout_seconds or not tasks.under_way(states):
+            if waited >= self.timeout_seconds or not tasks.are_under_way(states):
                 yield TriggerEvent({str(entry): state for entry, state in states.items()})
                 return
             await asyncio.sleep(self.poll_seconds)
@@ -109,9 +109,9 @@ class EntriesTrigger(BaseTrigger):
 
 
 class DueTrigger(BaseTrigger):
-    """Fires once something in a table or a database is over a threshold: ``{"due": [...]}``, or ``{"error": "..."}``.
+    """Fires once a compaction in a table or a database is due: ``{"due": [...]}``, or ``{"error": "..."}``.
 
-    Directories are looked at when the metastore has changed, and every ``hive.compactor.check.interval``, since aborted
+    It looks at directories when the metastore has changed, and every ``hive.compactor.check.interval``, because aborted
     transactions become due by their age.
     """
 
@@ -127,7 +127,7 @@ class DueTrigger(BaseTrigger):
 
     @property
     def where(self) -> dict[str, str | None]:
-        """The arguments of ``tasks.due``."""
+        """The arguments of ``tasks.list_due``."""
         return {"table": self.table, "partition": self.partition, "database": self.database}
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -139,14 +139,14 @@ class DueTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         seen, waited = "", 0.0
         while True:
-            await asyncio.sleep(self.poll_seconds)  # before the first look, too: the task has just looked
+            await asyncio.sleep(self.poll_seconds)  # also before the first look, since the task has just looked
             waited += self.poll_seconds
             try:
                 marker, interval = await asyncio.to_thread(tasks.read_marker, self.metastore)
                 if marker != seen or waited >= interval:
                     seen, waited = marker, 0.0
-                    if found := await asyncio.to_thread(partial(tasks.due, self.metastore, **self.where)):
-                        yield TriggerEvent({"due": found})
+                    if due := await asyncio.to_thread(partial(tasks.list_due, self.metastore, **self.where)):
+                        yield TriggerEvent({"due": due})
                         return
             except DatabaseUnavailable as trouble:
                 waited += await _pause(self.metastore, trouble)
@@ -156,10 +156,10 @@ class DueTrigger(BaseTrigger):
 
 
 class BatchTrigger(BaseTrigger):
-    """Fires once a batch is no longer being worked on, with its status as the event; logs its entries' progress meanwhile.
+    """Fires once a batch is no longer under way, with its status as the event; until then it logs progress.
 
-    A triggerer that ends, or hands the trigger on, leaves the application running. A person who ends the task by marking it
-    ends the application and its requests; clearing the task only ends the application, and a new one follows.
+    A triggerer that ends, or passes the trigger on, leaves the application running. A person who marks the task ends the
+    application and its requests. Clearing the task only ends the application, and a new one follows.
     """
 
     def __init__(self, *, metastore: str, batch_id: int, poll_seconds: float) -> None:
@@ -197,12 +197,12 @@ class BatchTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """Ends the application if a person ended or cleared the task.
 
-        Airflow also calls this in a triggerer that was presumed dead; then the task still waits elsewhere. After a clear, a
-        fast scheduler may already have the task waiting again for the same application.
+        Airflow also calls this in a triggerer that it presumed dead; then the task still waits elsewhere. After a clear, the
+        task may already wait for the same application again.
         """
-        state = await asyncio.to_thread(task_state, self.task_instance)
+        state = await asyncio.to_thread(read_task_state, self.task_instance)
         if state == "deferred" and not await asyncio.to_thread(is_waiting_again, self.task_instance):
-            log.info("batch %s: the task waits elsewhere; its application goes on", self.batch_id)
+            log.info("batch %s: the task waits elsewhere; its application continues", self.batch_id)
         elif state in ENDED:
             log.info("batch %s: the task was marked %s; ending its application and its requests", self.batch_id, state)
             await asyncio.to_thread(tasks.abort, self.metastore, self.batch_id)

@@ -1,6 +1,6 @@
 """The rights to see and to act, derived from Airflow's rights on the DAGs of the metastore.
 
-A metastore that a person may not see is answered like one that does not exist, and is named nowhere.
+For people who may not see a metastore, it does not exist: no answer names it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Right:
 
 SEE = Right(to="read", dag="compaction_worker", method="GET")
 COMPACT = Right(to="trigger", dag="compact_table", method="POST", entity=DagAccessEntity.RUN)
-ABORT = Right(to="edit", dag="acid_housekeeper", method="PUT")  #: also for transactions of any user
+ABORT = Right(to="edit", dag="acid_housekeeper", method="PUT")  #: also transactions of any user
 
 
 def has(right: Right, metastore: str, request: Request, user: Any) -> bool:
-    """Returns true if Airflow's auth manager gives the user this right."""
+    """Tells whether Airflow's auth manager gives the user this right."""
     try:
         requires_access_dag(right.method, right.entity, dag_id(right.dag, metastore))(request, user)
     except HTTPException as error:
@@ -50,30 +50,30 @@ def has(right: Right, metastore: str, request: Request, user: Any) -> bool:
     return True
 
 
-def visible(request: Request, user: GetUserDep) -> tuple[str, ...]:
-    """Returns the metastores that the user may see, in the order configured; there is at least one.
+def list_visible(request: Request, user: GetUserDep) -> tuple[str, ...]:
+    """Returns the metastores that the user may see, in the configured order.
 
     Raises:
-        HTTPException: 403, there is none.
+        HTTPException: 403, the user may see none.
     """
-    seen = tuple(name for name in metastore_names() if has(SEE, name, request, user))
-    if not seen:
-        raise _lacks(f"{SEE.to} the DAG {SEE.dag} of any metastore")
-    return seen
+    visible = tuple(name for name in metastore_names() if has(SEE, name, request, user))
+    if not visible:
+        raise _deny(f"{SEE.to} the DAG {SEE.dag} of any metastore")
+    return visible
 
 
 def may_see(request: Request, user: GetUserDep) -> str:
     """Returns the metastore in the route, which the user may see.
 
     Raises:
-        HTTPException: 403, the right is missing or there is no such metastore; only somebody who may see all of them is told
-            which (404).
+        HTTPException: 403, the right is missing or there is no such metastore; 404, there is none, for somebody who may see
+            all metastores.
     """
     name, names = str(request.path_params["metastore"]), metastore_names()
     if name in names and has(SEE, name, request, user):
         return name
     if name in names or not all(has(SEE, other, request, user) for other in names):
-        raise _lacks(SEE.on(name))
+        raise _deny(SEE.on(name))
     raise HTTPException(
         status.HTTP_404_NOT_FOUND,
         f"There is no metastore {name!r}; [compactor] metastores has {', '.join(names)}.",
@@ -84,16 +84,16 @@ Metastore = Annotated[str, Depends(may_see)]
 
 
 def requires(right: Right) -> Callable[..., None]:
-    """Returns the check that the user has ``right`` in the metastore of the route, and may see it."""
+    """Returns a check that the user may see the route's metastore, and has ``right`` in it."""
 
     def check(metastore: Metastore, request: Request, user: GetUserDep) -> None:
         if not has(right, metastore, request, user):
-            raise _lacks(right.on(metastore))
+            raise _deny(right.on(metastore))
 
     return check
 
 
-def _lacks(right: str) -> HTTPException:
+def _deny(right: str) -> HTTPException:
     return HTTPException(
         status.HTTP_403_FORBIDDEN,
         f"Your role in Airflow does not allow this. It lacks the right to {right}; ask your Airflow administrator for it.",
@@ -101,8 +101,8 @@ def _lacks(right: str) -> HTTPException:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
-    """The metastore that a request is about, as configured now, and who makes the request."""
+class Requester:
+    """The user who makes a request, and the metastore of the request with its configuration."""
 
     metastore: str
     request: Request
@@ -118,20 +118,20 @@ class Asker:
         return open_site(self.configuration)
 
     def rights(self) -> dict[str, bool]:
-        """Returns the user's rights, so that the page offers nothing else; each action checks them again."""
+        """Returns the user's rights, by which the page offers actions; each action checks them again."""
         return {
             what: has(right, self.metastore, self.request, self.user)
             for what, right in (("compact", COMPACT), ("abort", ABORT))
         }
 
     def metastores(self) -> tuple[str, ...]:
-        """Returns the metastores that the user may choose among."""
-        return visible(self.request, self.user)
+        """Returns the metastores that the user may choose."""
+        return list_visible(self.request, self.user)
 
 
-def _asker(metastore: Metastore, request: Request, user: GetUserDep) -> Asker:
+def _find_requester(metastore: Metastore, request: Request, user: GetUserDep) -> Requester:
     configuration = CompactorHook(metastore).configuration()
-    return Asker(metastore=metastore, request=request, user=user, configuration=configuration)
+    return Requester(metastore=metastore, request=request, user=user, configuration=configuration)
 
 
-By = Annotated[Asker, Depends(_asker)]
+By = Annotated[Requester, Depends(_find_requester)]

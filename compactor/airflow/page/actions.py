@@ -1,4 +1,9 @@
-"""The actions of the page. Each passes the same checks and gets an audit row before it is carried out."""
+"""The actions of the page. ``action`` registers each, with the checks and the audit row that all of them need.
+
+Airflow's login is a cookie that a browser sends from any site, so actions accept only requests of our own page. The
+``action_logging`` of Airflow writes its row from the raw request, before anybody has parsed it: a body in another encoding
+would act without a row, and a refused body could name another DAG in it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from compactor.airflow.assets import requested
 from compactor.airflow.configuration import dag_id
-from compactor.airflow.page.access import ABORT, COMPACT, SEE, Asker, By, Right, requires
+from compactor.airflow.page.access import ABORT, COMPACT, SEE, By, Requester, Right, requires
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.airflow.page.request_bounds import PartitionName, PoolName, PropertyKey, PropertyValue, TableName, Word
 from compactor.base.ids import TxnId
@@ -40,11 +45,12 @@ _Act = TypeVar("_Act", bound=Callable[..., dict[str, Any]])
 def action(
     router: APIRouter, path: str, *, event: str, right: Right, work: PageWork = PageWork.ACT
 ) -> Callable[[_Act], _Act]:
-    """Returns a decorator that makes a function an action, called by POST: it must be asked for by our page, in JSON, by
-    somebody with ``right``, and understood. Then Airflow's audit log gets a row, and only then it is carried out, on a
-    thread for ``work``.
+    """Returns a decorator that makes a function an action, called by POST.
 
-    The function takes the asker as ``by``; its other parameters are ids in the path, and the body.
+    The request must come from our page, in JSON, from somebody with ``right``, and parse. Then Airflow's audit log gets a
+    row. Only then the function runs, on a thread for ``work``.
+
+    The function takes the requester as ``by``; its other parameters are ids in the path, and the body.
     """
 
     def register(act: _Act) -> _Act:
@@ -58,16 +64,18 @@ def action(
 
 def _audit(event: str, act: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     @wraps(act)
-    def acting(**given: Any) -> dict[str, Any]:
-        _log(event, given["by"], {name: value for name, value in given.items() if name != "by"})
-        return act(**given)
+    def run(**arguments: Any) -> dict[str, Any]:
+        _write_row(event, arguments["by"], {name: value for name, value in arguments.items() if name != "by"})
+        return act(**arguments)
 
-    return acting
+    return run
 
 
-def _log(event: str, by: Asker, given: Mapping[str, Any]) -> None:
-    """Writes the row, from what was understood. It belongs to the DAG by which people see the metastore, so that nobody else
-    reads in it what the metastore holds."""
+def _write_row(event: str, by: Requester, arguments: Mapping[str, Any]) -> None:
+    """Writes the audit row from the parsed arguments.
+
+    It belongs to the DAG whose readers may see the metastore, so nobody else learns from it about the metastore.
+    """
     dag = dag_id(SEE.dag, by.metastore)
     with create_session(scoped=False) as session:
         row = Log(
@@ -75,20 +83,20 @@ def _log(event: str, by: Asker, given: Mapping[str, Any]) -> None:
             owner=by.name,
             owner_display_name=by.name,
             dag_id=dag if session.get(DagModel, dag) is not None else None,
-            extra=json.dumps(_describe(by, given)),
+            extra=json.dumps(_describe(by, arguments)),
         )
         session.add(row)
 
 
-def _describe(by: Asker, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the object of the action as the row names it, without secrets."""
-    said: dict[str, Any] = {"metastore": by.metastore, "method": "POST"}
-    for name, value in given.items():
-        said |= value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else {name: str(value)}
-    return dict(redact_plain(said))
+def _describe(by: Requester, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments for the audit row, without secrets."""
+    row: dict[str, Any] = {"metastore": by.metastore, "method": "POST"}
+    for name, value in arguments.items():
+        row |= value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else {name: str(value)}
+    return dict(redact_plain(row))
 
 
-HEADER = "X-Compactor"  #: no form can send it, nor a script of another origin without permission
+HEADER = "X-Compactor"  #: neither a form nor a script of another origin can send it without permission
 JSON = "application/json"
 
 
@@ -96,28 +104,28 @@ def must_be_our_page(request: Request) -> None:
     """Checks that the request has our header and that the browser does not attribute it to another origin.
 
     Raises:
-        HTTPException: 403, it fails the check.
+        HTTPException: 403, the check fails.
     """
     site = request.headers.get("sec-fetch-site", "same-origin")
     if HEADER not in request.headers or site != "same-origin":
         raise HTTPException(
             status.HTTP_403_FORBIDDEN,
-            f"This request did not come from the page itself (wanted: header {HEADER} and the same origin); nothing was "
+            f"This request did not come from the page itself (expected: header {HEADER} and the same origin); nothing was "
             "done.",
         )
 
 
 def must_be_json(request: Request) -> None:
-    """Checks that the request says its body is JSON; parameters such as a charset do not matter.
+    """Checks that the request declares its body as JSON; parameters such as a charset do not matter.
 
     Raises:
-        HTTPException: 415, it says something else, or nothing.
+        HTTPException: 415, it declares another type, or none.
     """
-    found = request.headers.get("content-type", "")
-    if found.partition(";")[0].strip().lower() != JSON:
+    content_type = request.headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != JSON:
         raise HTTPException(
             status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
-            f"The content type of this request is {found[:100]!r} (wanted: {JSON}); nothing was done.",
+            f"The content type of this request is {content_type[:100]!r} (expected: {JSON}); nothing was done.",
         )
 
 
@@ -125,9 +133,9 @@ log = logging.getLogger(__name__)
 
 
 def announce_requests(metastore: str, entries: int) -> bool:
-    """Creates an event of the asset that the worker's DAG waits for.
+    """Creates an event of the asset that the worker's DAG waits for, as ``compact_table`` does.
 
-    If there is no such asset, or Airflow's database refuses the event, the worker finds the entries at its next interval.
+    Without the asset, or if Airflow's database refuses the event, the worker finds the entries at its next interval.
 
     Returns:
         True if the event was created.
@@ -147,7 +155,7 @@ def announce_requests(metastore: str, entries: int) -> bool:
             )
             return event is not None
     except SQLAlchemyError as error:
-        log.warning("%s: no event, the worker's next interval will do: %s", uri, error)
+        log.warning("%s: no event, so the worker finds the requests at its next interval: %s", uri, error)
         return False
 
 
@@ -177,8 +185,7 @@ class TableBody(BaseModel):
 
 @action(router, "/compact", event="compactor_compact", right=COMPACT)
 def compact(by: By, body: CompactBody) -> dict[str, Any]:
-    """Queues a request; for a partitioned table without a partition, one for each partition. One that would do nothing is
-    refused."""
+    """Queues a request, or one for each partition; refuses a request that would do nothing."""
     words = RequestWords(
         table=body.table,
         partition=body.partition or None,
@@ -188,17 +195,17 @@ def compact(by: By, body: CompactBody) -> dict[str, Any]:
     )
     with by.site() as site:
         must_do_something(site, words)
-        done = request_as(site, words)
-    return _enqueued(by.metastore, done)
+        requests = request_as(site, words)
+    return _report_requests(by.metastore, requests)
 
 
 @action(router, "/compactions/{entry_id}/cancel", event="compactor_cancel", right=COMPACT, work=PageWork.STOP)
 def cancel(by: By, entry_id: Id) -> dict[str, Any]:
-    """Takes a compaction off the queue, or stops our worker that runs it."""
+    """Removes a compaction from the queue, or stops our worker that runs it."""
     with by.site() as site:
         entry = abort_compaction(site, entry_id)
     ended = entry.state in TERMINAL
-    result = "is cancelled" if ended else "is stopped; its row ends when the next pass has removed its staged files"
+    result = "is cancelled" if ended else "is stopped; the next pass removes its staged files and ends its row"
     return {"message": f"Compaction {entry_id} of {entry.entity} {result}.", "state": entry.state.label}
 
 
@@ -206,8 +213,8 @@ def cancel(by: By, entry_id: Id) -> dict[str, Any]:
 def retry(by: By, entry_id: Id) -> dict[str, Any]:
     """Repeats the request of a failed compaction."""
     with by.site() as site:
-        done = request_again(site, entry_id)
-    return _enqueued(by.metastore, [done])
+        request = request_again(site, entry_id)
+    return _report_requests(by.metastore, [request])
 
 
 class OverrideBody(TableBody):
@@ -230,20 +237,20 @@ def override(by: By, body: OverrideBody) -> dict[str, Any]:
     """Overrides a setting of a table in our own state, or removes the override."""
     with by.site() as site:
         if body.value is None:
-            gone = overrides.remove_override(site, body.table, body.key)
-            return {"message": f"{body.table}: the override {gone.key} = {gone.value} is removed."}
-        made = overrides.override(site, body.table, body.key, body.value, by.name)
-    return {"message": f"{body.table}: {made.key} is {made.value}, whatever the table's properties say."}
+            removed = overrides.remove_override(site, body.table, body.key)
+            return {"message": f"{body.table}: the override {removed.key} = {removed.value} is removed."}
+        stored = overrides.override(site, body.table, body.key, body.value, by.name)
+    return {"message": f"{body.table}: {stored.key} is {stored.value}, whatever the table's properties say."}
 
 
 @action(router, "/resume", event="compactor_resume", right=COMPACT)
 def resume(by: By, body: TableBody) -> dict[str, Any]:
     """Resumes a table that was paused or failed too often, so that the initiator considers it again."""
     with by.site() as site:
-        done = pauses.resume(site, body.table)
-    if not done:
+        resumed = pauses.resume(site, body.table)
+    if not resumed:
         return {"message": f"{body.table} is not paused and has no failure since its last success."}
-    rows = sum(len(one.forgotten) for one in done)
+    rows = sum(len(entity.forgotten) for entity in resumed)
     removed = f"; {rows} rows about failures were removed from the history" if rows else ""
     return {"message": f"The initiator considers {body.table} again at its next pass{removed}."}
 
@@ -256,13 +263,13 @@ def abort(by: By, txn: Id) -> dict[str, Any]:
     return {"message": f"Transaction {txn} is aborted."}
 
 
-def _enqueued(metastore: str, done: Sequence[Enqueued]) -> dict[str, Any]:
-    taken = [one for one in done if one.entry_id is not None]
-    announced = announce_requests(metastore, len(taken))
-    refused = [one.refused for one in done if one.refused is not None]
-    which = f"{taken[0].entity} is queued as compaction {taken[0].entry_id}" if len(taken) == 1 else ""
-    message = f"{which or f'{len(taken)} compactions are queued'}" + (
+def _report_requests(metastore: str, requests: Sequence[Enqueued]) -> dict[str, Any]:
+    queued = [request for request in requests if request.entry_id is not None]
+    is_announced = announce_requests(metastore, len(queued))
+    refused = [request.refused for request in requests if request.refused is not None]
+    which = f"{queued[0].entity} is queued as compaction {queued[0].entry_id}" if len(queued) == 1 else ""
+    message = f"{which or f'{len(queued)} compactions are queued'}" + (
         f", {len(refused)} are refused" if refused else ""
     )
-    soon = "" if announced else "; the worker finds it at its next interval"
-    return {"message": f"{message}{soon}.", "results": [one.to_json() for one in done]}
+    when = "" if is_announced else "; the worker finds it at its next interval"
+    return {"message": f"{message}{when}.", "results": [request.to_json() for request in requests]}

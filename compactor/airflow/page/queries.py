@@ -1,4 +1,7 @@
-"""The queries of the page. They change nothing, and only ``explain`` lists a table's directory and remembers what it saw."""
+"""The queries of the page. They change nothing; only ``explain`` lists a table's directory, and records its state.
+
+All run on our own threads (``on_readers``), and numbers fit into the databases' columns.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,8 @@ from compactor.site.site import Site
 from compactor.state.decisions import PASS
 
 _Value = TypeVar("_Value")
-_TIMES = 10  #: the time that an answer took
-_LONGEST_S = 30  #: after which it is asked anew, whatever it took
+_TIMES = 10  #: an answer is valid for this many times the time that it took
+_LONGEST_S = 30  #: longest validity of an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,28 +49,32 @@ class _Answer(Generic[_Value]):
 
 
 class LastAnswer(Generic[_Value]):
-    """The last answer to one question; one asker at a time has it answered, and the others wait for that."""
+    """The last answer to one slow question; one thread at a time computes it, and the others wait.
+
+    Many people keep the page open, and each page asks again and again. An answer is valid for ten times as long as it took,
+    so all pages together use a database for at most a tenth of the time. A quick answer is computed each time.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._last: _Answer[_Value] | None = None
 
     def get(self, answer: Callable[[], _Value]) -> _Value:
-        """Returns the last answer as long as it stands, else that of ``answer``, whose errors stand for nobody."""
+        """Returns the last answer while it is valid, else the result of ``answer``; errors are not cached."""
         with self._lock:
-            begun, last = self._clock(), self._last
-            if last is None or begun >= last.until:
+            started_at, last = self._clock(), self._last
+            if last is None or started_at >= last.until:
                 value = answer()
                 ended = self._clock()
-                last = self._last = _Answer(value=value, until=ended + min(_TIMES * (ended - begun), _LONGEST_S))
+                last = self._last = _Answer(value=value, until=ended + min(_TIMES * (ended - started_at), _LONGEST_S))
             return last.value
 
 
 _COUNTS: dict[tuple[str, str], LastAnswer[Fleet]] = {}
 
 
-def last_count_of(site: Site) -> Fleet:
-    """Returns what this process counted last over all of a metastore (``fleet.counted``), or counts it anew."""
+def count_cached(site: Site) -> Fleet:
+    """Returns this process's last count over a whole metastore (``fleet.count_fleet``), or counts again."""
     key = (site.name, site.metastore.database.url)
     return _COUNTS.setdefault(key, LastAnswer()).get(partial(count_fleet, site))
 
@@ -104,7 +111,7 @@ def read_overview(by: By) -> dict[str, Any]:
             "outcomes": {} if state is None else state.conditions.outcomes(site.name),
             "looked_at": None if state is None else state.decisions.newest(site.name, PASS),
             "now": site.metastore.now_ms(),
-            "queue": {found.label: n for found, n in site.metastore.figures.queued().items()},
+            "queue": {state.label: count for state, count in site.metastore.figures.queued().items()},
             "dags": {name: dag_id(name, by.metastore) for name in _DAGS},
             "user": by.name,
             "rights": by.rights(),
@@ -114,12 +121,12 @@ def read_overview(by: By) -> dict[str, Any]:
 @router.get("/fleet")
 @on_readers(PageWork.LIST)
 def read_fleet(by: By) -> dict[str, Any]:
-    """Returns the health of all tables, what is due and runs, and what compaction brought.
+    """Returns the health of all tables, what is due or running, and the gains of compactions.
 
-    What is counted over all of the fleet and its history is that of the last asker for a while (``LastAnswer``).
+    Counts over the whole fleet and its history are cached for a while (``LastAnswer``).
     """
     with by.site() as site:
-        return with_queue(site, last_count_of(site)).to_json()
+        return with_queue(site, count_cached(site)).to_json()
 
 
 @router.get("/reads")
@@ -127,7 +134,7 @@ def read_fleet(by: By) -> dict[str, Any]:
 def read_reads(by: By) -> dict[str, Any]:
     """Returns how often tables are read, and how long like queries took before and after their compactions."""
     with by.site() as site:
-        return {"rows": [one.to_json() for one in table_reads(site)]}
+        return {"rows": [reads.to_json() for reads in table_reads(site)]}
 
 
 @router.get("/tables")
@@ -151,7 +158,7 @@ def read_tables(
 @router.get("/explain")
 @on_readers(PageWork.LOOK)
 def explain(by: By, table: Name, partition: Partition = None) -> dict[str, Any]:
-    """Returns what would happen to one table or partition now, and its row among all tables from now on."""
+    """Returns what would happen to a table or partition now, and its new row in the list of tables."""
     database, name = parse_table(table)
     with by.site() as site:
         look = look_at(site, Entity(database=database, table=name, partition=partition))
@@ -165,23 +172,24 @@ def explain(by: By, table: Name, partition: Partition = None) -> dict[str, Any]:
 @router.get("/plan")
 @on_readers(PageWork.LOOK)
 def read_plan(by: By, table: Name, partition: Partition = None, type: Choice = "") -> dict[str, Any]:
-    """Returns what compacting one table or partition would read, write and take; without a type, of the initiator's. For a
-    partitioned table without a partition, only the number of its partitions."""
+    """Returns what a compaction of a table or partition would read, write and take; the default type is the initiator's.
+
+    For a partitioned table without a partition, returns only the number of its partitions.
+    """
     with by.site() as site:
-        found = find_table(site.metastore.catalog, table)
-        if found.partition_keys and not partition:
-            return {"partitions": len(site.metastore.catalog.partitions(found)), "plan": None}
-        (one,) = preview(site, table, partition=partition or None, type=type or None)
-        return {"partitions": 1, "plan": one.to_json()}
+        entity = find_table(site.metastore.catalog, table)
+        if entity.partition_keys and not partition:
+            return {"partitions": len(site.metastore.catalog.partitions(entity)), "plan": None}
+        (plan,) = preview(site, table, partition=partition or None, type=type or None)
+        return {"partitions": 1, "plan": plan.to_json()}
 
 
 @router.get("/queue")
 @on_readers(PageWork.LIST)
 def read_queue(by: By, find: Find = "", state: Choice = "", limit: Limit = 50, offset: Offset = 0) -> dict[str, Any]:
     """Returns the queue, oldest first."""
-    wanted = _state(state)
     with by.site() as site:
-        return overview.queue_page(site, find=find, state=wanted, limit=limit, offset=offset).to_json()
+        return overview.queue_page(site, find=find, state=_parse_state(state), limit=limit, offset=offset).to_json()
 
 
 @router.get("/blocked")
@@ -196,8 +204,8 @@ def read_blocked(by: By) -> dict[str, Any]:
 @on_readers(PageWork.LIST)
 def read_history(by: By, find: Find = "", state: Choice = "", limit: Limit = 50, offset: Offset = 0) -> dict[str, Any]:
     """Returns the ended compactions, newest first."""
-    wanted = _state(state)
-    states = None if wanted is None else (wanted,)
+    only = _parse_state(state)
+    states = None if only is None else (only,)
     with by.site() as site:
         return overview.history_page(site, find=find, states=states, limit=limit, offset=offset).to_json()
 
@@ -215,24 +223,27 @@ def read_runs(by: By) -> dict[str, Any]:
 def read_settings(by: By, table: Name = "") -> dict[str, Any]:
     """Returns every setting with its value and source, for one table if given, else for the metastore."""
     with by.site() as site:
-        settings, kept = site.settings, []
+        settings, overrides = site.settings, []
         if table.strip():
-            found = find_table(site.metastore.catalog, table)
-            settings = site.settings_for(found)
+            entity = find_table(site.metastore.catalog, table)
+            settings = site.settings_for(entity)
             if site.state is not None:
-                kept = site.state.overrides.of_table(site.name, found.database, found.name)
+                overrides = site.state.overrides.of_table(site.name, entity.database, entity.name)
     return {
         "of_tables": [
             setting.key for setting in CATALOGUE.values() if setting.scope is Scope.TABLE and setting.honoured
         ],
-        "overrides": [{"key": one.key, "value": one.value, "by": one.by, "at": one.at} for one in kept],
+        "overrides": [
+            {"key": override.key, "value": override.value, "by": override.by, "at": override.at}
+            for override in overrides
+        ],
         "rows": [row.to_json() for row in show_settings(settings)],
         "spark_conf": dict(settings.spark_conf),
         "ignored": [{"property": key, "reason": reason} for key, reason in settings.ignored],
     }
 
 
-def _state(label: str) -> State | None:
+def _parse_state(label: str) -> State | None:
     """Returns the state with the given label of SHOW COMPACTIONS; None for no label.
 
     Raises:

@@ -1,9 +1,9 @@
-"""Threads of the page's own for whatever touches a metastore or its stores, few and with a deadline.
+"""A small pool of threads for the page's metastore and storage calls, with a deadline.
 
-The API server runs every page of Airflow on one small pool of threads, so a store that never answers must hold none of them.
-A thread cannot be ended from outside: one that hangs keeps its place until its store answers or fails, and as long as all
-places are taken, further requests are refused at once. A store that is dead therefore costs this process ``readers`` threads
-for each metastore and kind of work, and nothing else.
+The API server runs every page of Airflow on one small pool of threads, so a store that never answers must not occupy them.
+No thread can be ended from outside: one that hangs keeps its place until its store answers or fails. While all places are
+taken, further requests are refused at once. So a dead store costs this process at most ``readers`` threads for each
+metastore and kind of work.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from compactor.settings.precedence import Settings
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-_SOON_S = 1  #: after which a place may be free again, as most requests take less
+_SOON_S = 1  #: seconds after which a place is probably free again
 
 
 class PageWork(enum.Enum):
-    """Kinds of work, each with threads of its own: a store that hangs does not keep anybody from reading lists."""
+    """Kinds of work, each with its own threads: a hanging store does not stop people from reading lists."""
 
-    OVERVIEW = "overviews"  #: also read what is remembered outside of the database
-    LIST = "lists"  #: of its database
-    LOOK = "looks into its storage"
+    OVERVIEW = "overviews"  #: also read the record outside the database
+    LIST = "lists"  #: from the database
+    LOOK = "looks into storage"
     ACT = "actions"
-    STOP = "actions that stop something"  #: people can cancel, whatever other actions wait for
-    TELL = "reads that programs tell of"
+    STOP = "actions that stop something"  #: people can cancel while other actions hang
+    REPORT = "reported reads"
 
     @property
     def changes(self) -> bool:
-        """True if it may have changed something although nobody heard of its end."""
-        return self in (PageWork.ACT, PageWork.STOP, PageWork.TELL)
+        """True if a call may have changed something although its answer was lost."""
+        return self in (PageWork.ACT, PageWork.STOP, PageWork.REPORT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The number of threads of one kind of work in one metastore, and the seconds after which nobody waits any longer."""
+    """The number of threads for one kind of work in one metastore, and the deadline of an answer."""
 
     readers: int
     seconds: float
 
     @classmethod
-    def of(cls, settings: Settings) -> Limits:
+    def from_settings(cls, settings: Settings) -> Limits:
         return cls(
             readers=settings.integer("compactor.page.readers"),
             seconds=settings.milliseconds("compactor.page.timeout") / 1000,
@@ -60,14 +60,14 @@ class Limits:
 
 
 class Overloaded(CompactorError):
-    """All threads are taken, or an answer takes longer than its deadline."""
+    """All threads are taken, or an answer missed its deadline."""
 
-    def __init__(self, *, thing: str, found: str, remedy: str, retry_after: int) -> None:
-        super().__init__(f"{thing}: {found}. {remedy}")
-        self.thing, self.found, self.remedy, self.retry_after = thing, found, remedy, retry_after
+    def __init__(self, *, thing: str, problem: str, remedy: str, retry_after: int) -> None:
+        super().__init__(f"{thing}: {problem}. {remedy}")
+        self.thing, self.problem, self.remedy, self.retry_after = thing, problem, remedy, retry_after
 
     def to_json(self) -> dict[str, str]:
-        return {"detail": str(self), "thing": self.thing, "found": self.found, "do": self.remedy}
+        return {"detail": str(self), "thing": self.thing, "found": self.problem, "do": self.remedy}
 
 
 class Readers:
@@ -85,10 +85,10 @@ class Readers:
             return self._busy
 
     async def run(self, call: Callable[[], _T], limits: Limits) -> _T:
-        """Returns what ``call`` returns, or raises what it raises.
+        """Runs ``call`` on a thread; returns its result, or raises its error.
 
         Raises:
-            Overloaded: every thread is taken, and ``call`` is not begun; or the deadline has passed, and ``call`` goes on.
+            Overloaded: every thread is taken, and ``call`` never started; or the deadline has passed, and ``call`` runs on.
         """
         self._take(limits)
         answer = asyncio.wrap_future(self._begin(call))
@@ -96,14 +96,14 @@ class Readers:
             await asyncio.wait({answer}, timeout=limits.seconds)
             if answer.done():
                 return answer.result()
-            raise self._late(limits)
+            raise self._report_late(limits)
         finally:
-            answer.cancel()  # nobody waits for it any longer
+            answer.cancel()  # nobody waits for it any more
 
     def _take(self, limits: Limits) -> None:
         with self._lock:
             if self._busy >= limits.readers:
-                raise self._full(limits)
+                raise self._refuse(limits)
             self._busy += 1
 
     def _give_back(self) -> None:
@@ -112,10 +112,10 @@ class Readers:
 
     def _begin(self, call: Callable[[], _T]) -> Future[_T]:
         done: Future[_T] = Future()
-        done.set_running_or_notify_cancel()  # it cannot be cancelled
+        done.set_running_or_notify_cancel()  # makes it impossible to cancel
         work = partial(self._do, partial(contextvars.copy_context().run, call), done)
         try:
-            # a daemon: a thread that hangs does not keep the process from ending
+            # as a daemon, a hanging thread does not stop the process from ending
             threading.Thread(target=work, daemon=True, name=self._thing).start()
         except RuntimeError:  # the machine has no thread left
             self._give_back()
@@ -125,31 +125,32 @@ class Readers:
     def _do(self, call: Callable[[], _T], done: Future[_T]) -> None:
         try:
             result = call()
-        except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as error:  # noqa: BLE001 - the waiting request gets it
             self._give_back()
             done.set_exception(error)
         else:
             self._give_back()
             done.set_result(result)
 
-    def _full(self, limits: Limits) -> Overloaded:
+    def _refuse(self, limits: Limits) -> Overloaded:
         return Overloaded(
             thing=self._thing,
-            found=f"all {limits.readers} threads for {self._work.value} are taken (compactor.page.readers), and nothing was "
-            "done",
-            remedy="Try again soon; if it goes on, `compactor doctor` says whether its database or a store does not answer.",
+            problem=f"all {limits.readers} threads for {self._work.value} are taken (compactor.page.readers), and nothing "
+            "was done",
+            remedy="Try again soon. If that does not help, `compactor doctor` tells whether its database or a store "
+            "fails to answer.",
             retry_after=_SOON_S,
         )
 
-    def _late(self, limits: Limits) -> Overloaded:
+    def _report_late(self, limits: Limits) -> Overloaded:
         seconds = f"{limits.seconds:g} s (compactor.page.timeout)"
-        remedy = "`compactor doctor` says whether its database or a store does not answer; try again later."
+        remedy = "`compactor doctor` tells whether its database or a store fails to answer; try again later."
         if self._work.changes:
-            remedy = f"It was begun, and may still be carried out: look before you ask again. {remedy}"
+            remedy = f"It was begun and may still finish: check before you repeat it. {remedy}"
         log.warning("%s: one of the %s has not ended within %s", self._thing, self._work.value, seconds)
         return Overloaded(
             thing=self._thing,
-            found=f"there was no answer within {seconds}",
+            problem=f"there was no answer within {seconds}",
             remedy=remedy,
             retry_after=max(_SOON_S, math.ceil(limits.seconds)),
         )
@@ -158,26 +159,26 @@ class Readers:
 _ALL: dict[tuple[str, PageWork], Readers] = {}
 
 
-def readers_of(metastore: str, work: PageWork) -> Readers:
-    """Returns the threads of this process for one kind of work in a metastore that is configured."""
+def find_readers(metastore: str, work: PageWork) -> Readers:
+    """Returns this process's threads for one kind of work in a configured metastore."""
     return _ALL.setdefault((metastore, work), Readers(metastore, work))
 
 
-def busy() -> int:
-    """Returns the number of threads of this process that are taken now."""
+def count_busy() -> int:
+    """Returns the number of this process's threads that are taken now."""
     return sum(readers.busy for readers in _ALL.values())
 
 
 def on_readers(work: PageWork) -> Callable[[Callable[..., _T]], Callable[..., Awaitable[_T]]]:
-    """Returns a decorator for endpoints that take the asker as ``by``: they run on threads of ``work``."""
+    """Returns a decorator for endpoints that take the requester as ``by``; it runs them on threads for ``work``."""
 
     def wrap(run: Callable[..., _T]) -> Callable[..., Awaitable[_T]]:
         @wraps(run)
-        async def ran(**given: Any) -> _T:
-            by = given["by"]
-            limits = Limits.of(by.configuration.settings)
-            return await readers_of(by.metastore, work).run(partial(run, **given), limits)
+        async def endpoint(**arguments: Any) -> _T:
+            by = arguments["by"]
+            limits = Limits.from_settings(by.configuration.settings)
+            return await find_readers(by.metastore, work).run(partial(run, **arguments), limits)
 
-        return ran
+        return endpoint
 
     return wrap

@@ -9,19 +9,19 @@ from fastapi import HTTPException, status
 from pydantic import AfterValidator, StringConstraints
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MOST_BODY = 65_536  #: bytes of an action's body; FastAPI reads all of it before it knows who asks
-#: Control characters and halves of UTF-16: no name has them, and not every database takes them.
+MOST_BODY = 65_536  #: bytes of an action's body, which FastAPI reads before it authenticates the user
+#: Control characters and halves of UTF-16 pairs: no name has them, and some databases refuse them.
 _NOT_STORED = ("Cc", "Cs")
 
 
-def _is_storable(text: str) -> str:
+def _check_storable(text: str) -> str:
     for place, character in enumerate(text):
         if unicodedata.category(character) in _NOT_STORED:
-            raise ValueError(f"character {place} is {character!a}; wanted: no control characters")
+            raise ValueError(f"character {place} is {character!a}; expected: no control characters")
     return text
 
 
-_Storable = AfterValidator(_is_storable)
+_Storable = AfterValidator(_check_storable)
 TableName: TypeAlias = Annotated[str, StringConstraints(max_length=400), _Storable]
 PartitionName: TypeAlias = Annotated[str, StringConstraints(max_length=767), _Storable]
 PoolName: TypeAlias = Annotated[str, StringConstraints(max_length=128), _Storable]
@@ -32,20 +32,19 @@ PropertyValue: TypeAlias = Annotated[str, StringConstraints(max_length=4000), _S
 
 
 class BoundedBody:
-    """Refuses a body of more than ``MOST_BODY`` bytes (413) without reading the rest; ``unbounded`` paths see to it
-    themselves."""
+    """Refuses a body of more than ``MOST_BODY`` bytes (413) without reading the rest, except on ``unbounded`` paths."""
 
     def __init__(self, app: ASGIApp, unbounded: str) -> None:
         self._app, self._unbounded = app, unbounded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        taken = 0
+        received = 0
 
         async def receive_some() -> Message:
-            nonlocal taken
+            nonlocal received
             message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > MOST_BODY:
+            received += len(message.get("body", b""))
+            if received > MOST_BODY:
                 raise HTTPException(
                     status.HTTP_413_CONTENT_TOO_LARGE,
                     f"The request has more than {MOST_BODY} bytes; nothing was done.",

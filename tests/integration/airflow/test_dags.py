@@ -224,7 +224,7 @@ def test_waiting_sees_a_request_that_ended(table: DemoPaths, run_dag: Run, monke
 @pytest.mark.parametrize(
     ("conf", "message"),
     [
-        ({"table": "f3_abort"}, r"wanted: DATABASE\.TABLE"),
+        ({"table": "f3_abort"}, r"expected: DATABASE\.TABLE"),
         ({"table": "default.nowhere"}, "nowhere"),
         ({"table": "default.f3_abort", "partition": "p=1"}, "partition"),
         ({"table": "default.f3_abort", "properties": {"compactor.spark.jars": "evil.jar"}}, r"spark\.jars"),
@@ -248,7 +248,7 @@ def test_a_bad_request_fails_with_our_message_and_queues_nothing(
     def ask() -> None:
         with fail_without_retry():
             asked_for = parse_form(form | conf)
-            tasks.request("default", tasks.tables_of("default", asked_for.tables), asked_for.arguments)
+            tasks.request("default", tasks.list_tables("default", asked_for.tables), asked_for.arguments)
 
     with pytest.raises(AirflowFailException, match=message):
         ask()

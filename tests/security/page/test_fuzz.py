@@ -148,7 +148,7 @@ def test_what_is_out_of_bounds_is_not_logged(server: Server, audit: Audit, more:
 def test_people_can_cancel_whatever_programs_and_other_actions_hold(
     server: Server, site: Site, place: DemoPaths
 ) -> None:
-    from compactor.airflow.page.readers import PageWork, readers_of
+    from compactor.airflow.page.readers import PageWork, find_readers
     from compactor.requests.request import request_compaction
     from tests.support.tables import insert
 
@@ -156,7 +156,7 @@ def test_people_can_cancel_whatever_programs_and_other_actions_hold(
     insert(site, table, [1])
     insert(site, table, [2])
     (waiting,) = request_compaction(site, table="default.t", type="minor")
-    taken = [readers_of("default", work) for work in PageWork if work is not PageWork.STOP]
+    taken = [find_readers("default", work) for work in PageWork if work is not PageWork.STOP]
     try:
         for readers in taken:
             readers._busy += 100

@@ -28,11 +28,11 @@ OTHERS = (
 
 @pytest.fixture
 def silent() -> Iterator[SilentServer]:
-    from compactor.airflow.page.readers import busy
+    from compactor.airflow.page.readers import count_busy
 
     with silent_server() as made:
         yield made
-    until("no thread is taken", lambda: busy() == 0)
+    until("no thread is taken", lambda: count_busy() == 0)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_an_action_that_hangs_says_that_it_was_begun_and_one_that_was_not_is_not
     with ThreadPoolExecutor(2) as crowd:
         answers = list(crowd.map(lambda name: server.act(f"{PAGE}/pause", {"table": name}), ("a.b", "a.c")))
     assert {answer.status for answer in answers} == {503}
-    assert all("It was begun, and may still be carried out: look before you ask again." in a.text for a in answers)
+    assert all("It was begun and may still finish: check before you repeat it." in a.text for a in answers)
     refused = server.act(f"{PAGE}/pause", {"table": "a.d"})
     assert (refused.status, "nothing was done" in refused.json["found"]) == (503, True)
     until("both have their rows", lambda: len(audit()) >= 2)

@@ -55,7 +55,7 @@ def test_a_table_is_an_asset_of_its_metastore() -> None:
 def test_commits_to_a_table_are_an_asset_beside_it() -> None:
     assert committed("Demo.Flights", "archive").uri == "hive://archive/demo/flights/-/committed"
     for wrong in ("flights", "a.b.c", ".t", "d.", "d/e.t"):
-        with pytest.raises(ValueError, match=r"wanted: DATABASE\.TABLE"):
+        with pytest.raises(ValueError, match=r"expected: DATABASE\.TABLE"):
             committed(wrong)
 
 
@@ -74,7 +74,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> None:
     def run_figures(metastore: str, ids: Collection[int]) -> dict[str, dict[str, int]]:
         return {f"{metastore}.t{entry}": ONE for entry in ids}
 
-    monkeypatch.setattr(tasks, "run_figures", run_figures)
+    monkeypatch.setattr(tasks, "sum_run_figures", run_figures)
 
 
 @pytest.mark.usefixtures("figures")

@@ -39,7 +39,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> list[Any]:
             raise answer
         return answer
 
-    monkeypatch.setattr(tasks, "commits", look)
+    monkeypatch.setattr(tasks, "read_commits", look)
     return asked
 
 

@@ -39,7 +39,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return ASKED
 
     monkeypatch.setattr(tasks, "request_once", request_once)
-    monkeypatch.setattr(tasks, "states", lambda metastore, ids: dict.fromkeys(ids, "initiated"))
+    monkeypatch.setattr(tasks, "read_states", lambda metastore, ids: dict.fromkeys(ids, "initiated"))
     return calls
 
 
@@ -57,20 +57,20 @@ def test_it_asks_in_the_name_of_its_run_and_waits_without_a_slot(made: list[tupl
     assert given["outlet_events"].added == [(requested("default").uri, {"entries": 1})]
     trigger = deferred.value.trigger.serialize()[1]
     assert (trigger["ids"], trigger["timeout_seconds"]) == ([7], 3600)
-    assert deferred.value.kwargs == {"asked": ASKED}
+    assert deferred.value.kwargs == {"requests": ASKED}
     assert operator.execute_complete(None, {"7": "succeeded"}, ASKED) == [{**ASKED[0], "state": "succeeded"}]
 
 
 def test_without_a_trigger_it_waits_in_its_slot(made: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     states = iter(["initiated", "initiated", "working", "ready for cleaning"])
-    monkeypatch.setattr(tasks, "states", lambda metastore, ids: {one: next(states) for one in ids})
+    monkeypatch.setattr(tasks, "read_states", lambda metastore, ids: {one: next(states) for one in ids})
     operator = CompactTableOperator(task_id="compact", table="a.t", deferrable=False, poll_seconds=0.001)
     assert operator.execute(context()) == [{**ASKED[0], "state": "ready for cleaning"}]
 
 
 def test_what_has_ended_already_is_not_waited_for(made: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     """A trigger that fires as soon as it starts may find its task not yet deferred, and fail it."""
-    monkeypatch.setattr(tasks, "states", lambda metastore, ids: dict.fromkeys(ids, "succeeded"))
+    monkeypatch.setattr(tasks, "read_states", lambda metastore, ids: dict.fromkeys(ids, "succeeded"))
     assert CompactTableOperator(task_id="compact", table="a.t").execute(context()) == [
         {**ASKED[0], "state": "succeeded"}
     ]
@@ -91,7 +91,7 @@ def test_it_fails_with_the_compactions_own_error(monkeypatch: pytest.MonkeyPatch
     def failure_message(metastore: str, wrong: Any) -> str:
         return f"{metastore}: {wrong}"
 
-    monkeypatch.setattr(tasks, "failure_message", failure_message)
+    monkeypatch.setattr(tasks, "describe_failures", failure_message)
     operator = CompactTableOperator(task_id="compact", table="a.t")
     with pytest.raises(AirflowFailException, match=r"^default: \{7: .failed.\}$"):
         operator.execute_complete(None, {"7": "failed"}, ASKED)
@@ -147,6 +147,6 @@ def test_a_function_that_returns_no_table_is_told(returned: Any) -> None:
     with DAG("d", schedule=None):
         operator = compact_task(loaded)().operator
     with pytest.raises(
-        AirflowFailException, match=r"wanted: DATABASE\.TABLE, or a mapping with table, partition, type"
+        AirflowFailException, match=r"expected: DATABASE\.TABLE, or a mapping with table, partition, type"
     ):
         operator.execute(context())

@@ -20,7 +20,7 @@ def test_metastores_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("names", ["a b", "x/y", "{{ 1 }}"])
 def test_a_name_that_cannot_be_part_of_a_dag_id_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__METASTORES", f"default,{names}")
-    with pytest.raises(BadSetting, match="wanted: letters") as error:
+    with pytest.raises(BadSetting, match="expected: letters") as error:
         metastore_names()
     assert repr(names) in str(error.value)
 
@@ -68,7 +68,7 @@ def test_airflow_pools_of_compaction_pools(monkeypatch: pytest.MonkeyPatch) -> N
     assert configuration.airflow_pools() == {"night": "compaction_night", "etl": "e"}
     for wrong in ("night", "night=", "a b=c", "a=b,a=c"):
         monkeypatch.setenv("AIRFLOW__COMPACTOR__AIRFLOW_POOLS", wrong)
-        with pytest.raises(BadSetting, match="wanted: COMPACTION POOL=AIRFLOW POOL"):
+        with pytest.raises(BadSetting, match="expected: COMPACTION POOL=AIRFLOW POOL"):
             configuration.airflow_pools()
 
 
@@ -90,7 +90,7 @@ def test_the_size_above_which_a_person_must_approve(monkeypatch: pytest.MonkeyPa
 def test_one_of_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert configuration.one_of("launcher", "spark-submit", "process") == "spark-submit"
     monkeypatch.setenv("AIRFLOW__COMPACTOR__LAUNCHER", "rocket")
-    with pytest.raises(BadSetting, match="'rocket'; wanted: one of 'spark-submit', 'process'"):
+    with pytest.raises(BadSetting, match="'rocket'; expected: one of 'spark-submit', 'process'"):
         configuration.one_of("launcher", "spark-submit", "process")
 
 

@@ -34,7 +34,7 @@ def test_typed_values_are_trimmed() -> None:
 
 @pytest.mark.parametrize("table", ["", None, "flights", "a.b.c", ".flights", "demo.", "a.b,c"])
 def test_a_table_without_its_database_is_refused_in_our_words(table: str | None) -> None:
-    with pytest.raises(CompactorError, match=r"wanted: DATABASE\.TABLE"):
+    with pytest.raises(CompactorError, match=r"expected: DATABASE\.TABLE"):
         parse_form(FORM | {"table": table})
 
 
@@ -45,7 +45,7 @@ def test_a_table_without_its_database_is_refused_in_our_words(table: str | None)
         ({"table": "a.*", "partition": "p=1"}, "name one"),
         ({"buckets": 4}, "choose rebalance or empty them"),
         ({"order_by": "a", "type": "minor"}, "the type is minor"),
-        ({"properties": {"compactor.x": 7}}, r'property compactor\.x is 7; wanted: text.*"compactor\.x": "7"'),
+        ({"properties": {"compactor.x": 7}}, r'property compactor\.x is 7; expected: text.*"compactor\.x": "7"'),
     ],
 )
 def test_contradictory_values_are_reported_in_a_sentence(changed: dict[str, Any], message: str) -> None:

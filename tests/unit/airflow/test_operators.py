@@ -17,9 +17,9 @@ from compactor.airflow import operators
 from compactor.airflow.operators import (
     APPLICATION,
     CompactionSubmitOperator,
-    application_for,
-    detaches,
     driver_environment,
+    driver_file_for,
+    is_detached,
     spark_binary,
     submit_to_cluster,
 )
@@ -138,7 +138,7 @@ def test_on_yarn_spark_submit_ends_once_the_application_is_accepted(monkeypatch:
     assert not [
         word for word in line if "PYSPARK_PYTHON" in word or "PYTHONSAFEPATH" in word
     ]  # this machine's is not the cluster's
-    assert detaches(submit()._get_hook())
+    assert is_detached(submit()._get_hook())
 
 
 def test_on_yarn_the_driver_s_configuration_lies_where_the_site_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_on_kubernetes_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line[line.index("--master") + 1] == "k8s://https://api:6443"
     assert "spark.kubernetes.submission.waitAppCompletion=false" in line
     assert "spark.kubernetes.namespace=etl" in line
-    assert detaches(submit()._get_hook())
+    assert is_detached(submit()._get_hook())
 
 
 def test_standalone_has_no_cluster_mode_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def test_the_configured_deploy_mode_beats_the_connection_s(monkeypatch: pytest.M
     monkeypatch.setenv("AIRFLOW__COMPACTOR__DEPLOY_MODE", "client")
     line = resolved(monkeypatch, YARN)
     assert line[line.index("--deploy-mode") + 1] == "client"
-    assert not detaches(submit()._get_hook())
+    assert not is_detached(submit()._get_hook())
 
 
 def test_a_keytab_that_others_may_read_is_not_handed_to_spark_submit(
@@ -257,14 +257,14 @@ def test_principal_and_keytab_are_dropped_when_impersonating(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("connection", "says", "wanted"),
+    ("connection", "says", "expected"),
     [
         (YARN, "INFO Client: Submitted application application_1700000000000_0007", "application_1700000000000_0007"),
         (KUBERNETES, "INFO x: submission ID etl:compactor-8f-driver into Kubernetes", "etl:compactor-8f-driver"),
     ],
 )
 def test_the_name_that_spark_submit_reports_is_returned(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connection: str, says: str, wanted: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connection: str, says: str, expected: str
 ) -> None:
     from airflow.providers.apache.spark.hooks import spark_submit
 
@@ -275,7 +275,7 @@ def test_the_name_that_spark_submit_reports_is_returned(
     program.write_text(f"#!/bin/sh\necho '{says}'\n", "utf-8")
     program.chmod(0o755)
     operator = submit(spark_binary=str(program))
-    assert submit_to_cluster(operator._get_hook(), operator.application) == wanted
+    assert submit_to_cluster(operator._get_hook(), operator.application) == expected
 
 
 def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
@@ -301,7 +301,7 @@ def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
     with pytest.raises(
         AirflowException, match=f"^batch 41: its application could not do it: {sentence}; the batch is "
     ):
-        operator._submitted(operator._get_hook())
+        operator._submit(operator._get_hook())
     assert released == [f"its application could not do it: {sentence}"]
 
 
@@ -310,12 +310,12 @@ def test_a_pod_has_the_driver_s_file_in_its_image(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", KUBERNETES)
-    assert application_for(submit()._get_hook(), "/opt/worker.py") == "local:///opt/worker.py"
+    assert driver_file_for(submit()._get_hook(), "/opt/worker.py") == "local:///opt/worker.py"
     uploads = submit(conf={"spark.kubernetes.file.upload.path": "s3a://b/up"})
-    assert application_for(uploads._get_hook(), "/opt/worker.py") == "/opt/worker.py"
+    assert driver_file_for(uploads._get_hook(), "/opt/worker.py") == "/opt/worker.py"
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
-    assert application_for(submit()._get_hook(), "/opt/worker.py") == "/opt/worker.py"
+    assert driver_file_for(submit()._get_hook(), "/opt/worker.py") == "/opt/worker.py"
 
 
 def test_without_a_name_the_submit_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:

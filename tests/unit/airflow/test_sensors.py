@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow.serialization.serialized_objects import BaseSerialization, DagSerialization
 
 from compactor.airflow import tasks
-from compactor.airflow.sensors import ChangeSensor, CompactionDueSensor, RequestsSensor, marker_variable, plain
+from compactor.airflow.sensors import ChangeSensor, CompactionDueSensor, RequestsSensor, marker_variable, unquote_marker
 
 
 def changed() -> ChangeSensor:
@@ -20,7 +20,7 @@ def changed() -> ChangeSensor:
 @pytest.mark.parametrize("pushed", ["6-6-0-ab", '"6-6-0-ab"'])
 def test_a_marker_is_kept_as_the_metastore_gave_it(pushed: str) -> None:
     """Airflow's triggerer stores the value of an ending task in quotes; with them no marker would ever match again."""
-    assert plain(pushed) == "6-6-0-ab"
+    assert unquote_marker(pushed) == "6-6-0-ab"
 
 
 def test_the_scheduler_starts_the_trigger_without_a_worker() -> None:
@@ -57,7 +57,7 @@ def test_started_on_a_worker_it_defers_to_a_trigger_that_comes_back() -> None:
 
 
 def test_the_wait_for_requests_ends_well_when_all_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "states", lambda metastore, ids: {3: "working", 4: "succeeded"})
+    monkeypatch.setattr(tasks, "read_states", lambda metastore, ids: {3: "working", 4: "succeeded"})
     sensor = RequestsSensor(task_id="done", metastore="m", ids=[3, 4], poll_seconds=1.0, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute({"params": {"wait": True}})
@@ -67,7 +67,7 @@ def test_the_wait_for_requests_ends_well_when_all_are_done(monkeypatch: pytest.M
 
 
 def test_what_is_done_already_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "states", lambda metastore, ids: dict.fromkeys(ids, "succeeded"))
+    monkeypatch.setattr(tasks, "read_states", lambda metastore, ids: dict.fromkeys(ids, "succeeded"))
     sensor = RequestsSensor(task_id="done", metastore="m", ids=["3"], poll_seconds=1.0, timeout=60)
     assert sensor.execute({"params": {"wait": True}}) == {"3": "succeeded"}
 
@@ -82,7 +82,7 @@ def test_a_failed_request_fails_the_task_with_its_error(monkeypatch: pytest.Monk
     def failure_message(metastore: str, wrong: Any) -> str:
         return f"{metastore}: {wrong}"
 
-    monkeypatch.setattr(tasks, "failure_message", failure_message)
+    monkeypatch.setattr(tasks, "describe_failures", failure_message)
     sensor = RequestsSensor(task_id="done", metastore="m", ids=[3], poll_seconds=1.0, timeout=60)
     with pytest.raises(AirflowFailException, match=r"^m: \{3: .failed.\}$"):
         sensor.execute_complete({}, {"3": "failed", "4": "succeeded"})
@@ -100,7 +100,7 @@ def due_at_last(monkeypatch: pytest.MonkeyPatch, *looks: list[dict[str, Any]]) -
         asked.append(where)
         return next(found)
 
-    monkeypatch.setattr(tasks, "due", due)
+    monkeypatch.setattr(tasks, "list_due", due)
     return asked
 
 

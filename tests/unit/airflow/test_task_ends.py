@@ -9,7 +9,13 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.utils.state import TaskInstanceState
 
-from compactor.airflow.task_ends import WAITING_TRY, ended_by_person, fail_without_retry, is_waiting_again, task_state
+from compactor.airflow.task_ends import (
+    WAITING_TRY,
+    fail_without_retry,
+    is_ended_by_person,
+    is_waiting_again,
+    read_task_state,
+)
 from compactor.base.errors import DatabaseUnavailable, Refused
 
 
@@ -18,7 +24,7 @@ def ti(map_index: int) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("map_index", "answer", "wanted", "by_person"),
+    ("map_index", "answer", "expected", "by_person"),
     [
         (-1, {"r": {"compact": "deferred"}}, "deferred", False),
         (3, {"r": {"compact_3": TaskInstanceState.FAILED}}, "failed", True),
@@ -29,7 +35,7 @@ def ti(map_index: int) -> Any:
     ],
 )
 def test_the_api_says_it(
-    monkeypatch: pytest.MonkeyPatch, map_index: int, answer: dict[str, Any], wanted: str | None, by_person: bool
+    monkeypatch: pytest.MonkeyPatch, map_index: int, answer: dict[str, Any], expected: str | None, by_person: bool
 ) -> None:
     asked: dict[str, Any] = {}
 
@@ -38,8 +44,8 @@ def test_the_api_says_it(
         return answer
 
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(states))
-    assert task_state(ti(map_index)) == wanted
-    assert ended_by_person(ti(map_index)) is by_person
+    assert read_task_state(ti(map_index)) == expected
+    assert is_ended_by_person(ti(map_index)) is by_person
     assert asked["map_index"] == (map_index if map_index >= 0 else None)
     assert (asked["dag_id"], asked["task_ids"], asked["run_ids"]) == ("d", ["compact"], ["r"])
 

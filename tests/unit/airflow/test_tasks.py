@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compactor.airflow import tasks
-from compactor.airflow.tasks import under_way, went_well
+from compactor.airflow.tasks import are_under_way, is_success
 from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
@@ -22,8 +22,8 @@ from tests.support.tables import insert, make_table
 
 @pytest.mark.parametrize("state", State)
 def test_each_state_is_under_way_or_went_well_or_did_not(state: State) -> None:
-    assert under_way({1: state.label}) == (state in {State.INITIATED, State.WORKING})
-    assert went_well(state.label) == (state in {State.READY_FOR_CLEANING, State.SUCCEEDED, State.REFUSED})
+    assert are_under_way({1: state.label}) == (state in {State.INITIATED, State.WORKING})
+    assert is_success(state.label) == (state in {State.READY_FOR_CLEANING, State.SUCCEEDED, State.REFUSED})
 
 
 @pytest.fixture
@@ -49,24 +49,24 @@ ARGUMENTS = {
 
 
 def test_patterns_stand_for_tables_and_each_table_comes_once(site: Site) -> None:
-    assert tasks.tables_of("default", ["default.g", "default.f*", "DEFAULT.FA"]) == [
+    assert tasks.list_tables("default", ["default.g", "default.f*", "DEFAULT.FA"]) == [
         "default.g",
         "default.fa",
         "default.fb",
     ]
     with pytest.raises(NotFound, match=r"no transactional table matches 'other\.\*'"):
-        tasks.tables_of("default", ["default.g", "other.*"])
+        tasks.list_tables("default", ["default.g", "other.*"])
     with pytest.raises(NotFound, match=r"default\.h"):
-        tasks.tables_of("default", ["default.h"])
+        tasks.list_tables("default", ["default.h"])
 
 
 def test_what_compactions_read_and_wrote_is_told_by_table(site: Site) -> None:
     ids = [
         one.entry_id for name in ("fa", "g") for one in request_compaction(site, table=f"default.{name}", type="major")
     ]
-    assert tasks.run_figures("default", ids) == {}
+    assert tasks.sum_run_figures("default", ids) == {}
     run_entries(site, list_claimable_ids(site), InProcessRunner())
-    found = tasks.run_figures("default", ids)
+    found = tasks.sum_run_figures("default", ids)
     assert list(found) == ["default.fa", "default.g"]
     counted = {"rows_in": 2, "rows_out": 2, "files_in": 2, "files_out": 2}
     assert {key: found["default.fa"][key] for key in counted} == counted
@@ -95,15 +95,15 @@ def obsolete_directories(site: Site) -> int:
 
 
 def test_commits_are_told_in_plain_values_from_the_first_look_on(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    seen, news = tasks.commits("default", "default.g", None)
+    seen, news = tasks.read_commits("default", "default.g", None)
     assert news is None
     insert(site, site.metastore.catalog.table("default", "g"), [3])
-    now, news = tasks.commits("default", "default.g", json.loads(json.dumps(seen)))
+    now, news = tasks.read_commits("default", "default.g", json.loads(json.dumps(seen)))
     wanted = {"table": "default.g", "commits": 1, "first_write_id": 3, "last_write_id": 3, "partitions": []}
     assert (json.loads(json.dumps(news)), now == seen) == (wanted, False)
     for unknown in ({"of": "another release"}, {"table": None, "write_ids": "a:b"}, "text"):
-        assert tasks.commits("default", "default.g", unknown) == (now, None)  # type: ignore[arg-type]
-    assert caplog.text.count("watched from now on") == 3
+        assert tasks.read_commits("default", "default.g", unknown) == (now, None)  # type: ignore[arg-type]
+    assert caplog.text.count("from now on are reported") == 3
 
 
 def test_a_dry_run_queues_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
@@ -126,9 +126,9 @@ def test_the_worker_takes_the_pools_that_it_is_limited_to(site: Site, monkeypatc
     """The requests of other pools are neither counted for it nor planned."""
     for table, pool in (("fa", "pilot"), ("fb", "etl"), ("g", None)):
         request_compaction(site, table=table, pool=pool)
-    assert tasks.waiting(site) == {"pilot": 1, "etl": 1, "": 1}
+    assert tasks.count_waiting(site) == {"pilot": 1, "etl": 1, "": 1}
     monkeypatch.setenv("AIRFLOW__COMPACTOR__ONLY_POOLS", "pilot,default")
-    assert tasks.waiting(site) == {"pilot": 1, "": 1}
+    assert tasks.count_waiting(site) == {"pilot": 1, "": 1}
     assert {batch["pool_name"] for batch in tasks.plan("default")} == {"pilot", None}
     monkeypatch.delenv("AIRFLOW__COMPACTOR__ONLY_POOLS")
     assert {batch["pool_name"] for batch in tasks.plan("default")} == {"etl"}

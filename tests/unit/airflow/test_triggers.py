@@ -66,7 +66,7 @@ def due(monkeypatch: pytest.MonkeyPatch, *answers: Any) -> list[dict[str, Any]]:
             raise answer
         return answer
 
-    monkeypatch.setattr(tasks, "due", look)
+    monkeypatch.setattr(tasks, "list_due", look)
     return asked
 
 
@@ -121,13 +121,13 @@ def test_a_database_that_is_down_for_a_while_does_not_fail_the_task(
 
 def test_entries_are_waited_for_until_none_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([{1: "initiated", 2: "failed"}, {1: "working", 2: "failed"}, {1: "ready for cleaning", 2: "failed"}])
-    monkeypatch.setattr(tasks, "states", lambda metastore, ids: next(answers))
+    monkeypatch.setattr(tasks, "read_states", lambda metastore, ids: next(answers))
     event = first(EntriesTrigger(metastore="m", ids=[1, 2], poll_seconds=0.001, timeout_seconds=9))
     assert event.payload == {"1": "ready for cleaning", "2": "failed"}
 
 
 def test_entries_are_waited_for_no_longer_than_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "states", lambda metastore, ids: {1: "working"})
+    monkeypatch.setattr(tasks, "read_states", lambda metastore, ids: {1: "working"})
     event = first(EntriesTrigger(metastore="m", ids=[1], poll_seconds=0.001, timeout_seconds=0.005))
     assert event.payload == {"1": "working"}
 
@@ -183,7 +183,7 @@ def test_an_application_in_its_queue_ends_with_its_requests(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("state", "again", "wanted"),
+    ("state", "again", "expected"),
     [
         ("deferred", False, []),  # a triggerer that was taken for dead: another one has the trigger
         ("deferred", True, ["release"]),  # cleared, and the new try waits already
@@ -195,13 +195,13 @@ def test_an_application_in_its_queue_ends_with_its_requests(monkeypatch: pytest.
     ],
 )
 def test_only_a_persons_action_ends_the_application(
-    monkeypatch: pytest.MonkeyPatch, state: str | None, again: bool, wanted: list[str]
+    monkeypatch: pytest.MonkeyPatch, state: str | None, again: bool, expected: list[str]
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(triggers, "task_state", lambda ti: state)
+    monkeypatch.setattr(triggers, "read_task_state", lambda ti: state)
     monkeypatch.setattr(triggers, "is_waiting_again", lambda ti: again)
     for name in ("abort", "release"):
         monkeypatch.setattr(tasks, name, lambda *_, name=name: done.append(name))
     trigger = BatchTrigger(metastore="m", batch_id=7, poll_seconds=1)
     asyncio.run(trigger.on_kill())
-    assert done == wanted
+    assert done == expected

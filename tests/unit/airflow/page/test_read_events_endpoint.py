@@ -67,7 +67,8 @@ def test_a_login_is_no_token(client: Caller, token: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("short", "5 characters; wanted: 16 or more"), (None, "No such file"), ("wide", "has mode 0644")]
+    ("text", "why"),
+    [("short", "5 characters; expected: 16 or more"), (None, "No such file"), ("wide", "has mode 0644")],
 )
 def test_a_token_of_no_use_lets_nobody_in_and_only_the_log_says_where_it_is(
     client: Caller, token: Path, text: str | None, why: str, caplog: pytest.LogCaptureFixture
@@ -132,7 +133,7 @@ def test_a_text_may_have_any_character_of_json(client: Caller, site: Site, place
     event = plain(1, at=site.metastore.now_ms() / 1000, seconds=1, sql="select\u2028\x85 a")
     assert tell(client, json.dumps(event, ensure_ascii=False)).json()["stored"] == 1
     answer = client(None).post(PATH, content=b'"\xff"', headers={"Authorization": f"Bearer {TOKEN}"})
-    assert (answer.status_code, "no UTF-8 at byte 1" in answer.json()["detail"]) == (422, True)
+    assert (answer.status_code, "not UTF-8 at byte 1" in answer.json()["detail"]) == (422, True)
 
 
 def test_bodies_are_received_a_few_at_a_time(client: Caller, token: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,5 +151,5 @@ def test_a_body_that_trickles_has_a_deadline() -> None:
 
     request = Request({"type": "http", "headers": []}, receive)
     with pytest.raises(HTTPException, match=r"compactor\.page\.timeout") as refused:
-        asyncio.run(read_events_endpoint._body(request, Limits(readers=1, seconds=0.01)))
+        asyncio.run(read_events_endpoint._read_body(request, Limits(readers=1, seconds=0.01)))
     assert refused.value.status_code == 408

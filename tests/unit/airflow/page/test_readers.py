@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compactor.airflow.page.readers import Limits, Overloaded, PageWork, Readers, readers_of
+from compactor.airflow.page.readers import Limits, Overloaded, PageWork, Readers, find_readers
 from compactor.base.errors import NotFound
 from compactor.settings.precedence import Layer, Settings
 from tests.support.patience import until
@@ -25,8 +25,8 @@ def ended(work: Coroutine[Any, Any, Any]) -> Any:
 
 def test_limits_are_settings() -> None:
     layer = Layer(name="flag", values={"compactor.page.readers": "2", "compactor.page.timeout": "1500ms"})
-    assert Limits.of(Settings.of([layer])) == Limits(readers=2, seconds=1.5)
-    assert Limits.of(Settings.of([])) == Limits(readers=4, seconds=10)
+    assert Limits.from_settings(Settings.of([layer])) == Limits(readers=2, seconds=1.5)
+    assert Limits.from_settings(Settings.of([])) == Limits(readers=4, seconds=10)
 
 
 def test_what_is_called_answers_or_raises_as_if_it_were_called_here() -> None:
@@ -53,13 +53,13 @@ def test_a_place_is_taken_until_the_call_ends_and_not_until_nobody_waits_for_it(
     readers, goes_on = Readers("archive", PageWork.LOOK), threading.Event()
     with pytest.raises(Overloaded) as late:
         ended(readers.run(goes_on.wait, SHORT))
-    assert late.value.found == "there was no answer within 0.001 s (compactor.page.timeout)"
+    assert late.value.problem == "there was no answer within 0.001 s (compactor.page.timeout)"
     assert readers.busy == 1
     begun: list[bool] = []
     with pytest.raises(Overloaded) as full:
         ended(readers.run(lambda: begun.append(True), LONG))
-    assert full.value.found == (
-        "all 1 threads for looks into its storage are taken (compactor.page.readers), and nothing was done"
+    assert full.value.problem == (
+        "all 1 threads for looks into storage are taken (compactor.page.readers), and nothing was done"
     )
     assert begun == []
     assert ended(readers.run(lambda: "a larger number holds at once", Limits(readers=2, seconds=300)))
@@ -83,15 +83,15 @@ def test_what_is_raised_after_the_deadline_is_nobodys() -> None:
 
 def test_an_action_may_still_be_carried_out() -> None:
     readers, goes_on = Readers("default", PageWork.ACT), threading.Event()
-    with pytest.raises(Overloaded, match="It was begun, and may still be carried out: look before you ask again"):
+    with pytest.raises(Overloaded, match="It was begun and may still finish: check before you repeat it"):
         ended(readers.run(goes_on.wait, SHORT))
     goes_on.set()
     until("the place is free", lambda: readers.busy == 0)
 
 
 def test_each_metastore_and_kind_of_work_has_its_own() -> None:
-    assert readers_of("default", PageWork.LIST) is readers_of("default", PageWork.LIST)
-    assert len({id(readers_of(name, work)) for name in ("default", "archive") for work in PageWork}) == 2 * len(
+    assert find_readers("default", PageWork.LIST) is find_readers("default", PageWork.LIST)
+    assert len({id(find_readers(name, work)) for name in ("default", "archive") for work in PageWork}) == 2 * len(
         PageWork
     )
 
