@@ -1,4 +1,4 @@
-"""How tasks end: our errors without a retry, and whether a person ended or cleared a task."""
+"""The end of a task: our errors without a retry, and whether a person ended or cleared the task."""
 
 from __future__ import annotations
 
