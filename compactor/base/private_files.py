@@ -68,6 +68,8 @@ def decode_configuration(content: bytes, path: Path) -> str:
 def read_secret(path: Path, what: str, *, by_directory: bool = False) -> bytes:
     """Returns the content of a file with a secret, which must be this user's or root's, of mode 0640 or narrower.
 
+    So must each link on the way to it be this user's or root's.
+
     Args:
         what: names the setting or kind of file.
         by_directory: others may have the right to read it if a directory above keeps them out.
@@ -76,8 +78,7 @@ def read_secret(path: Path, what: str, *, by_directory: bool = False) -> bytes:
         BadSetting: others may read or change it, or it cannot be read.
     """
     with _reading(path, what, is_secret=True) as file:
-        status = os.fstat(file)
-        if (because := _why_not_secret(status, _allowed(path, by_directory))) is not None:
+        if (because := _why_not_secret(path, os.fstat(file), by_directory)) is not None:
             raise BadSetting(f"{what} {path}: {because}; it is not used")
         return _whole(file)
 
@@ -111,7 +112,7 @@ def why_not_secret(path: Path, *, by_directory: bool = False) -> str | None:
         by_directory: as for ``read_secret``.
     """
     try:
-        return _why_not_secret(path.stat(), _allowed(path, by_directory))
+        return _why_not_secret(path, path.stat(), by_directory)
     except OSError:
         return None
 
@@ -172,12 +173,18 @@ def _allowed(path: Path, by_directory: bool) -> int:
     return stat.S_IROTH if is_out_of_reach else 0
 
 
-def _why_not_secret(status: os.stat_result, allowed: int) -> str | None:
+def _why_not_secret(path: Path, status: os.stat_result, by_directory: bool) -> str | None:
+    for link in _links_on_the_way(path):
+        maker = os.lstat(link)
+        if not _is_owner(maker):  # they choose which of this user's files it is
+            return (
+                f"is reached by {link}, a link of user {maker.st_uid}; expected: one of user {os.geteuid()} or of root"
+            )
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if not _is_owner(status):
         return f"belongs to user {status.st_uid}; expected: a file of user {os.geteuid()} or of root"
-    if status.st_mode & _TOO_WIDE & ~allowed:
+    if status.st_mode & _TOO_WIDE & ~_allowed(path, by_directory):
         return f"has mode {_mode(status)}; expected: 0600, or 0640 for a group that may read it"
     return None
 
@@ -227,7 +234,7 @@ def _links_on_the_way(path: Path) -> Iterator[str]:
     Raises:
         OSError: the links lead in a circle.
     """
-    at, rest = "/", os.path.abspath(path).split("/")[::-1]
+    at, rest = "/", str(path.absolute()).split("/")[::-1]
     links = 0
     while rest:
         name = rest.pop()

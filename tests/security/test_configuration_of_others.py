@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from compactor.base.errors import BadSetting
+from compactor.base.private_files import why_not_secret
 from compactor.cli.program import program
 from compactor.site.deployment import configure, open_stores
 from tests.support import second_user
@@ -172,6 +173,22 @@ def test_the_secret_of_somebody_else_is_not_used(shared: Path, monkeypatch: pyte
     monkeypatch.chdir(shared)
     with pytest.raises(BadSetting, match=r"password_file .*belongs to user \d+; expected"):
         configure(environment=environment)
+
+
+def test_a_secret_that_somebody_elses_link_chooses_is_not_used(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would choose which of the user's private files is sent to the database."""
+    (shared / "id").write_text("the user's own")
+    (shared / "id").chmod(0o600)
+    shared.chmod(0o777)
+    assert second_user.act('ln -s id "$1/password"', str(shared)).returncode == 0
+    environment = {
+        "COMPACTOR_METASTORE_URL": "postgresql://hive@localhost/m",
+        "COMPACTOR_METASTORE_PASSWORD_FILE": str(shared / "password"),
+    }
+    monkeypatch.chdir(shared)
+    with pytest.raises(BadSetting, match=r"is reached by .*/password, a link of user \d+; expected"):
+        configure(environment=environment)
+    assert "a link of user" in (why_not_secret(shared / "password") or "")
 
 
 def test_the_doctor_names_each_file_that_is_too_wide(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
