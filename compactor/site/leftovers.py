@@ -17,7 +17,7 @@ from compactor.rewrite.publish import naming, removal
 from compactor.site.exclusive import renames, while_removing
 from compactor.site.files_and_metastore import AllocatedIds, files_prove, must_lose_nothing, visibility_transactions
 from compactor.site.side_by_side import SideBySide
-from compactor.site.site import Site, Target, View, claims_of
+from compactor.site.site import Site, Target, View, claims_of, must_have_its_own_ground
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +51,26 @@ def can_hide_early(site: Site, target: Target, *, is_alone: bool = False) -> boo
 def _hide_names_of(site: Site, target: Target, txn: TxnId, newest: TxnId) -> None:
     """Hides the named output of an open transaction if its files prove that no row is lost."""
     names = naming.names_of(site.storage, target.location, txn)
+    if names:
+        must_lie_alone(site, target)
     if names and not files_prove(site, target, names):
         log.warning("%s: directories that transaction %d named are not hidden yet: inputs are gone", target.entity, txn)
         return
     removal.hide(site.storage, target.location, names, until=newest)
+
+
+def must_lie_alone(site: Site, target: Target) -> None:
+    """Checks that no other table lies in, above or below the directory of ``target``, or claims it.
+
+    A name of ours in it may be another metastore's, as both count their transactions from 1.
+
+    Raises:
+        Refused: another table does.
+        Disagreement: another table claims it.
+        StorageError: a directory cannot be listed.
+    """
+    must_have_its_own_ground(site, target.table, target.partition)
+    claims_of(site).must_be_free_in_and_around(target.table, target.location)
 
 
 def clear_aborted(site: Site, target: Target, txn: TxnId, *, may_have_named: bool = True) -> None:

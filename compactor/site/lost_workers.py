@@ -18,6 +18,7 @@ from compactor.base.errors import (
     DatabaseUnavailable,
     Disagreement,
     NotFound,
+    Refused,
     TryAgain,
     failing_alone,
 )
@@ -30,7 +31,7 @@ from compactor.compaction.states import State
 from compactor.metastore.queue.endings import is_being_aborted
 from compactor.rewrite.publish import naming, removal
 from compactor.site.files_and_metastore import must_lose_nothing
-from compactor.site.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider
+from compactor.site.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider, must_lie_alone
 from compactor.site.mode import Mode, may, may_somewhere
 from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site, Target
@@ -150,6 +151,13 @@ def _hide_and_time_out(site: Site, entry: Entry, txn: TxnId, timeout_ms: int) ->
         return
     proven = naming.names_of(site.storage, target.location, txn)
     must_lose_nothing(site, target, proven)
+    if proven:
+        try:
+            must_lie_alone(site, target)
+        except (
+            Disagreement
+        ) as error:  # these names may be somebody else's, so the transaction times out without hiding any
+            raise Refused(str(error)) from error
     with site.metastore.transactions.timing_out(txn, timeout_ms) as newest:
         if newest is not None:
             removal.hide(site.storage, target.location, proven, until=newest)
@@ -221,6 +229,7 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
 
     Raises:
         StorageError: the worker's leftovers cannot be removed; the row stays as it is for the next pass.
+        Refused: another table lies there; the same.
         Disagreement: they may be the only copy of some rows (PROTOCOL 11.5); the row stays as it is.
     """
     aborted = is_being_aborted(entry)
@@ -230,6 +239,7 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
     try:
         target = site.target(entry.entity)
         if entry.txn_id is not None:
+            must_lie_alone(site, target)
             clear_aborted(site, target, entry.txn_id)
         clear_leftovers(site, target)
     except (NotFound, BadFile) as error:

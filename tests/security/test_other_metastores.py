@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
-from compactor.acid.names import CLAIM_PREFIX
+from compactor.acid.names import CLAIM_PREFIX, staging_name
 from compactor.answers.preview import preview
 from compactor.base.errors import AccessDenied, DatabaseUnavailable, Disagreement, Refused, StorageError
 from compactor.cleaner.cleaner import clean
@@ -29,6 +29,7 @@ from compactor.requests.advance import advance, measure_gap
 from compactor.requests.give_up_claims import foreign_claims, give_up
 from compactor.requests.request import request_compaction
 from compactor.requests.resolve import Ruling
+from compactor.site import lost_workers
 from compactor.site.deployment import open_deployment
 from compactor.site.finding import Level
 from compactor.site.other_metastores import OtherMetastores
@@ -38,8 +39,9 @@ from compactor.tables.sql.run_statements import check_text, run
 from compactor.worker.outcome import Result
 from tests.support.accidents import every_role
 from tests.support.backups import Backup, without_memory
+from tests.support.lost_workers import begun
 from tests.support.partitioned import add_partition, make_partitioned
-from tests.support.passes import clean_all, compact, settle
+from tests.support.passes import age, clean_all, compact, settle
 from tests.support.sizes import sized
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import files_below
@@ -154,6 +156,30 @@ def test_another_spelling_is_the_same_directory(a: Site, b: Site, ours: Table, t
     compact(alone(b), table="default.u")
     assert before.items() <= files_below(Path(ours.location)).items()
     assert len(rows_of(a, ours)) == ROWS
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["by configuration", "by claims"])
+def test_a_lost_worker_leaves_nothing_to_hide_in_anothers_directory(
+    a: Site, b: Site, ours: Table, tmp_path: Path, is_told: bool
+) -> None:
+    """Its table was moved there while it worked, and its transaction has the number of the other metastore's compaction."""
+    compact(alone(a))
+    (base,) = Path(ours.location).glob("base_*_v*")
+    theirs = make_table(b, tmp_path / "b", "u")
+    insert(b, theirs, [1])
+    number = int(base.name.rpartition("_v")[2])
+    while b.metastore.transactions.newest() < number - 1:
+        b.metastore.transactions.open("w", "h")
+    _, txn = begun(b, theirs)
+    assert txn == number
+    with b.metastore.database.write() as conn:
+        conn.execute(update(SDS).where(theirs.location == SDS.c.LOCATION).values(LOCATION=ours.location))
+    (Path(ours.location) / staging_name(txn)).mkdir()
+    before = files_below(Path(ours.location))
+    age(b)
+    lost_workers.time_out(b if is_told else alone(b))
+    assert lost_workers.repair(b if is_told else alone(b)) == ()
+    assert files_below(Path(ours.location)) == before
 
 
 def test_a_partition_of_another_metastore(a: Site, b: Site, ours: Table, tmp_path: Path) -> None:
