@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from compactor.base.errors import TransactionAborted
 from compactor.site.mode import must_write
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_by_name import HeldByName
-from compactor.spark_tables.keeper.held_transaction import HeldTransaction
+from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction
 from compactor.spark_tables.keeper.statements import SILENT_S, list_entities_to_read
 from compactor.spark_tables.keeper.stream_position import must_have_been_seen
 from compactor.spark_tables.messages import BeginChange, BegunChange, ChangeWork

@@ -12,8 +12,7 @@ from compactor.locking.lock_requests import LockRequest, LockType, sorted_reques
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_by_name import HeldByName
-from compactor.spark_tables.keeper.held_transaction import HeldTransaction
+from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction
 from compactor.spark_tables.keeper.held_writes import load_writable_table
 from compactor.spark_tables.messages import BeginInserts, BegunInserts, CommitInserts
 from compactor.tables.transactions.lock_kinds import find_write_lock

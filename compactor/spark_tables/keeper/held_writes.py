@@ -9,8 +9,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.stream_batches import StreamBatch
 from compactor.site.mode import must_write
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_by_name import HeldByName
-from compactor.spark_tables.keeper.held_transaction import HeldTransaction
+from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction
 from compactor.spark_tables.keeper.stream_position import must_have_been_seen
 from compactor.spark_tables.messages import AbortStream, BeginWrite, BegunWrite, CommitWrite
 from compactor.tables.definitions import Definition, create_with_commit, must_be_embedded

@@ -12,8 +12,7 @@ import pytest
 from compactor.acid import txn_states
 from compactor.base.errors import StorageError
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_by_name import HeldByName
-from compactor.spark_tables.keeper.held_transaction import HeldTransaction
+from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction
 from compactor.tables import Store
 
 
