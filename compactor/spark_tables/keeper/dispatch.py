@@ -15,9 +15,8 @@ from compactor.site.deployment import open_deployment
 from compactor.site.site import Site
 from compactor.spark_tables.application import Process
 from compactor.spark_tables.keeper.held_changes import HeldChanges
-from compactor.spark_tables.keeper.held_inserts import HeldInserts
 from compactor.spark_tables.keeper.held_transaction import HeldTransaction
-from compactor.spark_tables.keeper.held_writes import HeldWrites, load_writable_table
+from compactor.spark_tables.keeper.held_writes import HeldInserts, HeldWrites, load_writable_table
 from compactor.spark_tables.keeper.scans import plan_for_spark
 from compactor.spark_tables.keeper.statements import HeldStatements
 from compactor.spark_tables.keeper.stream_position import latest_commits

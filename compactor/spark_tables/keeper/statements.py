@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from compactor.base.errors import TransactionAborted
 from compactor.compaction.entry import Entity
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_inserts import load_distinct_tables, lock_for_inserts
 from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction
+from compactor.spark_tables.keeper.held_writes import load_distinct_tables, lock_for_inserts
 from compactor.spark_tables.messages import BeginStatement
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import Transaction
