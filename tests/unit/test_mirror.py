@@ -67,7 +67,6 @@ ELSEWHERE: dict[str, str] = {
     "spark_tables/client.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/data_source.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/keeper/__main__.py": "integration/tables_for_spark/test_keeper.py",
-    "spark_tables/keeper/dispatch.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/keeper/held_transaction.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/keeper/held_writes.py": "integration/tables_for_spark/test_keeper_writes.py",
     "spark_tables/messages.py": "integration/tables_for_spark/test_keeper.py",
