@@ -18,7 +18,7 @@ from compactor.site.site import Site
 from compactor.spark_tables.application import find_process
 from compactor.spark_tables.keeper import dispatch
 from compactor.spark_tables.keeper.dispatch import Dispatcher
-from compactor.spark_tables.keeper.statements import SILENT_S, HeldStatements
+from compactor.spark_tables.keeper.held_changes import SILENT_S, HeldStatements
 from compactor.spark_tables.messages import (
     Active,
     BeginStatement,

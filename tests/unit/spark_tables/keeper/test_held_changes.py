@@ -9,8 +9,7 @@ import pytest
 from compactor.acid import txn_states
 from compactor.base.errors import TransactionAborted
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.held_changes import HeldChanges
-from compactor.spark_tables.keeper.statements import SILENT_S
+from compactor.spark_tables.keeper.held_changes import SILENT_S, HeldChanges
 from compactor.spark_tables.messages import BeginChange, MetastorePlace
 from compactor.tables import Store
 
