@@ -18,9 +18,9 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.stream_position import latest_commits, write_ids_between
 from compactor.spark_tables.messages import SeenCommits
-from compactor.tables import Store, Table
 from compactor.tables.reading.later_rows import NOTHING
-from compactor.tables.store import named_table
+from compactor.tables.store import Store, named_table
+from compactor.tables.table import Table as OpenTable
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings
 
@@ -31,7 +31,7 @@ def site(deployment: Site) -> Site:
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
+def open_table(site: Site, warehouse: Path) -> OpenTable:
     store = Store(site)
     store.create_database("db", str(warehouse))
     made = store.create_table("db.t", {"i": "int"})
@@ -44,16 +44,16 @@ def between(site: Site, start: SeenCommits, end: SeenCommits) -> tuple[ValidWrit
     return write_ids_between(site, table, (start, end), site.write_ids(table, site.metastore.transactions.snapshot()))
 
 
-def test_two_moments_of_a_table(site: Site, table: Table) -> None:
+def test_two_moments_of_a_table(site: Site, open_table: OpenTable) -> None:
     first = latest_commits(site, "db.t")
-    table.append(pa.table({"i": [3]}))
+    open_table.append(pa.table({"i": [3]}))
     second = latest_commits(site, "db.t")
     start, end = between(site, first, second)
     assert end.committed_since(start) == [2]
     assert between(site, replace(first, write_ids=str(NOTHING)), second)[0] == NOTHING
 
 
-def test_a_table_that_was_made_anew_is_another_one(site: Site, table: Table, warehouse: Path) -> None:
+def test_a_table_that_was_made_anew_is_another_one(site: Site, open_table: OpenTable, warehouse: Path) -> None:
     first = latest_commits(site, "db.t")
     Store(site).drop_table("db.t")
     shutil.rmtree(warehouse / "t")
@@ -62,14 +62,16 @@ def test_a_table_that_was_made_anew_is_another_one(site: Site, table: Table, war
         between(site, first, latest_commits(site, "db.t"))
 
 
-def test_a_metastore_that_went_back_is_told_of(site: Site, table: Table) -> None:
+def test_a_metastore_that_went_back_is_told_of(site: Site, open_table: OpenTable) -> None:
     first = latest_commits(site, "db.t")
     later = replace(first, write_ids=first.write_ids.replace("db.t:1:", "db.t:9:"))
     with pytest.raises(Refused, match=r"write IDs up to 1, the stream is at 9: the metastore was restored"):
         between(site, first, later)
 
 
-def test_a_rebalance_with_an_order_is_seen_where_it_gives_old_rows_new_write_ids(site: Site, table: Table) -> None:
+def test_a_rebalance_with_an_order_is_seen_where_it_gives_old_rows_new_write_ids(
+    site: Site, open_table: OpenTable
+) -> None:
     first = latest_commits(site, "db.t")
     compact(site, "rebalance", table="db.t")
     clean_all(site)
