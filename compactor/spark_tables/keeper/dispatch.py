@@ -17,8 +17,7 @@ from compactor.spark_tables.application import Process
 from compactor.spark_tables.keeper.held_changes import HeldChanges, HeldStatements
 from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.spark_tables.keeper.held_writes import HeldInserts, HeldWrites, load_writable_table
-from compactor.spark_tables.keeper.scans import plan_for_spark
-from compactor.spark_tables.keeper.stream_position import latest_commits
+from compactor.spark_tables.keeper.scans import latest_commits, plan_for_spark
 from compactor.spark_tables.messages import (
     AbortChange,
     AbortStream,

@@ -15,7 +15,7 @@ from compactor.metastore.transactions.stream_batches import StreamBatch
 from compactor.site.mode import must_write
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction
-from compactor.spark_tables.keeper.stream_position import must_have_been_seen
+from compactor.spark_tables.keeper.scans import must_have_been_seen
 from compactor.spark_tables.messages import (
     AbortStream,
     BeginInserts,
