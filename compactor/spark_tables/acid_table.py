@@ -25,8 +25,7 @@ from compactor.spark_tables.clauses import (
     must_name_columns,
 )
 from compactor.spark_tables.data_source import HiveAcid
-from compactor.spark_tables.data_source_options import CHANGE, WITHIN
-from compactor.spark_tables.frame_sources import collect_sources
+from compactor.spark_tables.data_source_options import CHANGE, WITHIN, collect_sources
 from compactor.spark_tables.merge_scan_filter import build_key_filter
 from compactor.spark_tables.messages import BeginChange, BegunChange, CountChange, MetastorePlace
 from compactor.spark_tables.row_changes import parse_begun_change, parse_counts

@@ -11,13 +11,15 @@ from pyspark.sql.types import StructType
 from compactor.base.errors import Refused
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.data_source_options import (
+    add_source,
+    collect_sources,
+    describe_source,
     parse_read_options,
     parse_schema_options,
     parse_stream_options,
     parse_stream_request,
     parse_write_request,
 )
-from compactor.spark_tables.frame_sources import add_source, collect_sources, describe_source
 from compactor.spark_tables.messages import BeginWrite, BegunInserts, ChangeWork, PlannedScan, Release
 from compactor.spark_tables.reader import Reader, scan_schema
 from compactor.spark_tables.spark_types import to_spark_schema

@@ -1,4 +1,4 @@
-"""Parses the options of ``hive_acid``, which Spark hands over as texts."""
+"""The options of ``hive_acid``, and the tables that a DataFrame reads, which its columns carry."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 
+from pyspark.sql.types import StructField, StructType
+
 from compactor.base.errors import BadSetting
 from compactor.spark_tables.messages import (
     BeginInserts,
@@ -14,6 +16,7 @@ from compactor.spark_tables.messages import (
     Creation,
     FrameSource,
     MetastorePlace,
+    PlannedScan,
     PlanScan,
     SeenCommits,
     WriteChange,
@@ -235,3 +238,28 @@ def _parse_bytes(values: Mapping[str, str], key: str, default: int) -> int:
     if match is None:
         raise BadSetting(f"hive_acid: {key} is {text!r}; expected a number of bytes, such as 32m")
     return int(match[1]) * _SUFFIXES[match[2]]
+
+
+SOURCES_KEY = "hive_acid"  #: the key in the metadata
+
+
+def describe_source(place: MetastorePlace, scan: PlannedScan) -> FrameSource:
+    """Returns the table that a planned scan reads, with the commits that it sees."""
+    commits = SeenCommits(table_id=scan.table_id, write_ids=str(scan.plan.write_ids))
+    return FrameSource(
+        metastore=place.metastore, config=place.config, table=scan.plan.table, commits=commits, snapshot=scan.hold.name
+    )
+
+
+def add_source(schema: StructType, source: FrameSource) -> StructType:
+    """Returns ``schema`` with ``source`` in the metadata of every column."""
+    metadata = {SOURCES_KEY: format_sources([source])}
+    return StructType([StructField(field.name, field.dataType, field.nullable, metadata) for field in schema])
+
+
+def collect_sources(schema: Iterable[StructField]) -> tuple[FrameSource, ...]:
+    """Returns the tables from which columns of ``schema`` are read, each once, as far as their metadata says."""
+    texts = dict.fromkeys(
+        field.metadata[SOURCES_KEY] for field in schema if field.metadata and SOURCES_KEY in field.metadata
+    )
+    return tuple(dict.fromkeys(source for text in texts for source in parse_sources(text)))

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from compactor.spark_tables.active_session import is_remote
 from compactor.spark_tables.asking import read_answer
-from compactor.spark_tables.data_source_options import parse_sources
-from compactor.spark_tables.frame_sources import KEY
+from compactor.spark_tables.data_source_options import KEY, parse_sources
 from compactor.spark_tables.messages import Active
 from compactor.spark_tables.snapshots import HiveAcidSnapshot
 from compactor.spark_tables.statement_control import ask_keeper

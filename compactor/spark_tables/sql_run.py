@@ -30,10 +30,10 @@ from compactor.spark_tables.data_source_options import (
     STATEMENT,
     WHERE,
     WITHIN,
+    collect_sources,
     format_creation,
     format_sources,
 )
-from compactor.spark_tables.frame_sources import collect_sources
 from compactor.spark_tables.living_frames import copy_session, frame_watch
 from compactor.spark_tables.messages import BeginStatement, Creation, MetastorePlace, ReadersOf
 from compactor.spark_tables.pushdown import quote_name

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from compactor.base.errors import BadSetting
 from compactor.spark_tables.data_source_options import (
     CREATES,
+    add_source,
+    collect_sources,
     format_creation,
     parse_read_options,
     parse_stream_request,
     parse_write_request,
 )
-from compactor.spark_tables.messages import BeginWrite, Creation, MetastorePlace, PlanScan
+from compactor.spark_tables.messages import BeginWrite, Creation, FrameSource, MetastorePlace, PlanScan, SeenCommits
 
 
 def test_options_become_a_request() -> None:
@@ -100,3 +103,16 @@ def test_a_table_to_be_created_travels_as_an_option() -> None:
     )
     request = parse_write_request({"table": "db.t", CREATES: format_creation(wanted)}, "app", overwrite=False)
     assert request == BeginWrite(place=MetastorePlace(application="app"), table="db.t", overwrite=False, creates=wanted)
+
+
+def source(table: str) -> FrameSource:
+    commits = SeenCommits(table_id=7, write_ids=f"{table}:3:9223372036854775807::")
+    return FrameSource(metastore="default", config=None, table=table, commits=commits, snapshot="s")
+
+
+def test_each_source_of_the_columns_is_there_once() -> None:
+    kinds = StructType([StructField("a", IntegerType()), StructField("b", StringType())])
+    both = [*add_source(kinds, source("d.t")), *add_source(kinds, source("d.u")), *kinds]
+    assert collect_sources(both) == (source("d.t"), source("d.u"))
+    assert [(field.name, field.dataType) for field in both[:2]] == [("a", IntegerType()), ("b", StringType())]
+    assert collect_sources(kinds) == ()
