@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from compactor.base import errors
 from compactor.spark_tables.asking import read_answer
+from compactor.spark_tables.keeper_sources import HiveAcidChange, KeeperRequest, request_to_options
 from compactor.spark_tables.messages import AbortChange, Renew
-from compactor.spark_tables.row_changes import HiveAcidChange, KeeperRequest, request_to_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -71,7 +71,7 @@ ELSEWHERE: dict[str, str] = {
     "spark_tables/keeper/held_writes.py": "integration/tables_for_spark/test_keeper_writes.py",
     "spark_tables/messages.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/session.py": "integration/tables_for_spark/test_reading.py",
-    "spark_tables/snapshots.py": "integration/tables_for_spark/test_reading.py",
+    "spark_tables/keeper_sources.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/sql_run.py": "integration/tables_for_spark/test_sql.py",
     "spark_tables/writer.py": "integration/tables_for_spark/test_writing.py",
     "tables/transactions/numbers_on_disk.py": "integration/test_programs_after_a_restore.py",

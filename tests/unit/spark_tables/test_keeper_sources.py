@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, MetastorePlace
-from compactor.spark_tables.row_changes import (
+from compactor.spark_tables.keeper_sources import (
     answer_to_json,
     parse_begun_change,
     parse_counts,
     request_from_options,
     request_to_options,
 )
+from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, MetastorePlace
 from compactor.tables.writing.row_change import Changed
 
 PLACE = MetastorePlace(metastore="m", config="c", application="app-1")

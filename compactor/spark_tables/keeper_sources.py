@@ -1,15 +1,16 @@
-"""A data source through which a program, perhaps on another host, begins, renews, aborts and counts changes."""
+"""Data sources through which a program, perhaps on another host, asks the keeper: reading their single row acts."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.data_source_options import parse_place, parse_sources
 from compactor.spark_tables.messages import (
     AbortChange,
@@ -19,10 +20,12 @@ from compactor.spark_tables.messages import (
     BegunChange,
     CountChange,
     ForgetStream,
+    OpenSnapshot,
     ReadersOf,
+    Release,
     Renew,
+    Request,
 )
-from compactor.spark_tables.snapshots import KeeperAnswer
 from compactor.tables.writing.row_change import Changed
 
 #: The requests that a program sends to the keeper through this source.
@@ -100,3 +103,37 @@ def parse_begun_change(answer: str) -> BegunChange:
 def parse_counts(answer: str) -> Changed:
     """Returns the row counts of a committed change from the text of the row."""
     return Changed(**json.loads(answer))
+
+
+class HiveAcidSnapshot(DataSource):
+    """One row. Reading it opens a snapshot and returns its name, or releases snapshots and returns their number."""
+
+    application: ClassVar[str] = ""
+
+    @classmethod
+    def name(cls) -> str:
+        return "hive_acid_snapshot"
+
+    def schema(self) -> str:
+        return "answer string"
+
+    def reader(self, schema: StructType) -> KeeperAnswer:
+        options = dict(self.options.items())
+        if options.get("action") == "release":
+            return KeeperAnswer(Release(snapshot=options.get("snapshot")))
+        is_of_frames = options.get("action") == "open_of_frames"
+        return KeeperAnswer(OpenSnapshot(place=parse_place(options, self.application), is_of_frames=is_of_frames))
+
+
+class KeeperAnswer(DataSourceReader):
+    """A row with the keeper's answer to a request. Every read of the row sends the request."""
+
+    def __init__(self, request: Request, as_text: Callable[[Any], str] = str) -> None:
+        self._request, self._as_text = request, as_text
+
+    def partitions(self) -> list[InputPartition]:
+        """Sends the request: Spark calls this on the driver's host, once for each read of the row."""
+        return [InputPartition(self._as_text(Keeper().ask(self._request)))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
+        yield (partition.value,)
