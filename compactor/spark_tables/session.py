@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from compactor.spark_tables.active_session import activate
-from compactor.spark_tables.asking import read_answer
 from compactor.spark_tables.data_source import HiveAcid
 from compactor.spark_tables.keeper_sources import HiveAcidChange, HiveAcidSnapshot
 from compactor.spark_tables.living_frames import frame_watch
 from compactor.spark_tables.messages import ForgetStream, MetastorePlace
+from compactor.spark_tables.program_session import activate, read_answer
 from compactor.spark_tables.statement_control import ask_keeper
 
 if TYPE_CHECKING:
