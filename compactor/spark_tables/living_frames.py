@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compactor.spark_tables.data_source_options import KEY, parse_sources
+from compactor.spark_tables.data_source_options import SOURCES_KEY, parse_sources
 from compactor.spark_tables.keeper_sources import HiveAcidSnapshot
 from compactor.spark_tables.messages import Active
 from compactor.spark_tables.program_session import is_remote, read_answer
@@ -156,6 +156,6 @@ def _snapshots_of_frame(frame: Any) -> set[str]:
         leaves = part.collectLeaves()
         for output in (leaves.apply(at).output() for at in range(leaves.size())):
             metadata = output.head().metadata() if output.size() else None
-            if metadata is not None and metadata.contains(KEY):
-                snapshots |= {source.snapshot for source in parse_sources(metadata.getString(KEY))}
+            if metadata is not None and metadata.contains(SOURCES_KEY):
+                snapshots |= {source.snapshot for source in parse_sources(metadata.getString(SOURCES_KEY))}
     return snapshots
