@@ -10,7 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compactor.spark_tables.spark_version import must_have_data_sources
+import pyspark
+
+from compactor.base.errors import NotSupported
+
+OLDEST_SPARK = (4, 2)  #: the first version with the Python data sources that this package needs
+
+
+def must_have_data_sources(version: str = pyspark.__version__) -> None:
+    """Checks that ``version`` of PySpark has the data sources that this package needs.
+
+    Raises:
+        NotSupported: the version is older.
+    """
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_SPARK:
+        raise NotSupported(
+            f"PySpark {version} is too old for tables for Spark, which need {OLDEST_SPARK[0]}.{OLDEST_SPARK[1]} or later; "
+            "compactor.tables and `compactor sql` read and write tables without Spark, and compactions run on Spark 3.5"
+        )
+
 
 must_have_data_sources()  # before the imports below, which an older Spark does not have
 from compactor.spark_tables.acid_table import AcidTable, Merge  # noqa: E402

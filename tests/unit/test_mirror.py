@@ -61,7 +61,6 @@ ELSEWHERE: dict[str, str] = {
     "cleaner/verdict.py": "integration/roles/test_cleaner_gate.py",
     "spark_tables/acid_table.py": "integration/tables_for_spark/test_changing.py",
     "spark_tables/program_session.py": "integration/tables_for_spark/test_changing.py",
-    "spark_tables/program_session.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/living_frames.py": "integration/tables_for_spark/test_statements.py",
     "spark_tables/changed_frames.py": "integration/tables_for_spark/test_changing.py",
     "spark_tables/client.py": "integration/tables_for_spark/test_keeper.py",

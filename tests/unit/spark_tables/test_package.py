@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import NotSupported
-from compactor.spark_tables.spark_version import must_have_data_sources
+from compactor.spark_tables import must_have_data_sources
 
 
 @pytest.mark.parametrize("version", ["4.2.1", "4.3.0", "4.10.1", "5.0.0.dev1"])
