@@ -111,13 +111,13 @@ class Dispatcher:
             case Renew(name=name):
                 return self._statements.renew(name) or self._changes.renew(name)
             case BeginWrite(place=place):
-                with self._continue_statement(request.statement) as held:
-                    return self._writes.begin(self._site(place), _role(place), request, held)
+                with self._continue_statement(request.statement) as transaction:
+                    return self._writes.begin(self._site(place), _role(place), request, transaction)
             case CommitWrite():
                 return self._writes.commit(request)
             case BeginInserts(place=place):
-                with self._continue_statement(request.statement) as held:
-                    return self._inserts.begin(self._site(place), _role(place), request, held)
+                with self._continue_statement(request.statement) as transaction:
+                    return self._inserts.begin(self._site(place), _role(place), request, transaction)
             case CommitInserts():
                 return self._inserts.commit(request)
             case AbortWrite(hold=hold):
@@ -143,10 +143,10 @@ class Dispatcher:
         """Releases one snapshot, or all with None; returns the number of released snapshots."""
         with self._lock:
             names = list(self._readers) if snapshot is None else [snapshot]
-            released = [held for name in names if (held := self._readers.pop(name, None)) is not None]
-        for held in released:
-            log.info("transaction %d is released", held.txn.id)
-            held.end()
+            released = [transaction for name in names if (transaction := self._readers.pop(name, None)) is not None]
+        for transaction in released:
+            log.info("transaction %d is released", transaction.txn.id)
+            transaction.end()
         return len(released)
 
     def release_lost(self) -> None:
@@ -154,11 +154,11 @@ class Dispatcher:
         self._changes.abort_lost()
         self._statements.abort_lost()
         idle_ms = (self._clock() - self._last_request_at) * 1000
-        for name, held in list(self._readers.items()):
+        for name, transaction in list(self._readers.items()):
             try:
-                held.check()
-                if held.is_of_frames and idle_ms >= held.txn.site.settings.milliseconds(_IDLE):
-                    log.info("transaction %d: its program is idle", held.txn.id)
+                transaction.check()
+                if transaction.is_of_frames and idle_ms >= transaction.txn.site.settings.milliseconds(_IDLE):
+                    log.info("transaction %d: its program is idle", transaction.txn.id)
                     self.release(name)
             except CompactorError as error:
                 log.warning("%s", error)
@@ -168,44 +168,44 @@ class Dispatcher:
         """Returns the transactions that read a table, or may read it later."""
         self.release_lost()  # for example snapshots of a stream that has ended
         site, table = self._site(request.place), request.table.lower()
-        readers = [held for held in list(self._readers.values()) if held.txn.site.metastore is site.metastore]
-        return TableReaders(txns=tuple(held.txn.id for held in readers if table in held.tables))
+        readers = [reader for reader in list(self._readers.values()) if reader.txn.site.metastore is site.metastore]
+        return TableReaders(txns=tuple(reader.txn.id for reader in readers if table in reader.tables))
 
     def _open(self, place: MetastorePlace, reader: Process | None = None, *, is_of_frames: bool) -> HeldTransaction:
-        held = HeldTransaction(self._site(place), _role(place), reader, is_of_frames=is_of_frames)
+        transaction = HeldTransaction(self._site(place), _role(place), reader, is_of_frames=is_of_frames)
         with self._lock:
-            self._readers[held.name] = held
-        log.info("transaction %d is held for %s", held.txn.id, place.application)
-        return held
+            self._readers[transaction.name] = transaction
+        log.info("transaction %d is held for %s", transaction.txn.id, place.application)
+        return transaction
 
     def _plan_scan(self, request: PlanScan) -> Any:
-        if (held := self._find_transaction(request)) is not None:
-            with held.lock:
-                held.check()
-                held.tables.add(request.table.lower())
-                return plan_for_spark(held, request, rewrites=self._changes.rewrites(request.change))
+        if (transaction := self._find_transaction(request)) is not None:
+            with transaction.lock:
+                transaction.check()
+                transaction.tables.add(request.table.lower())
+                return plan_for_spark(transaction, request, rewrites=self._changes.rewrites(request.change))
         # The scan gets its own snapshot.
-        held = self._open(request.place, request.reader, is_of_frames=request.reader is None)
+        transaction = self._open(request.place, request.reader, is_of_frames=request.reader is None)
         try:
-            with held.lock:
-                held.tables.add(request.table.lower())
-                return plan_for_spark(held, request)
+            with transaction.lock:
+                transaction.tables.add(request.table.lower())
+                return plan_for_spark(transaction, request)
         except BaseException:
-            self.release(held.name)
+            self.release(transaction.name)
             raise
 
     def _find_transaction(self, request: PlanScan) -> HeldTransaction | None:
         """Returns the open transaction that a scan reads in; None if the scan gets a new one."""
         if (statement := self._statements.find(request.within or "")) is not None:
-            return statement.held
+            return statement.transaction
         if (change := request.change or request.within) is not None:
-            return self._changes.held(change)
+            return self._changes.must_find_transaction(change)
         if request.snapshot is None:
             return None
-        held = self._readers.get(request.snapshot)
-        if held is None:
+        transaction = self._readers.get(request.snapshot)
+        if transaction is None:
             raise SnapshotExpired(f"snapshot {request.snapshot!r} was released or lost; open another one")
-        return held
+        return transaction
 
     @contextmanager
     def _continue_statement(self, statement: str | None) -> Iterator[HeldTransaction | None]:
@@ -213,20 +213,20 @@ class Dispatcher:
         if statement is None:
             yield None
             return
-        held = self._statements.held(statement)
+        transaction = self._statements.must_find_transaction(statement)
         try:
-            with held.lock:
-                yield held
+            with transaction.lock:
+                yield transaction
         finally:
             self._statements.take(statement)
 
     def _check_snapshot(self, hold: Hold) -> None:
         writing = (self._changes, self._statements, self._writes, self._inserts)
         work = next((work for kind in writing if (work := kind.find(hold.name))), None)
-        held = self._readers.get(hold.name) if work is None else work.held
-        if held is None:
+        transaction = self._readers.get(hold.name) if work is None else work.transaction
+        if transaction is None:
             raise SnapshotExpired(f"transaction {hold.txn} was released or lost; read the table again")
-        held.check()
+        transaction.check()
 
     def _site(self, place: MetastorePlace) -> Site:
         key = (place.metastore, place.config)

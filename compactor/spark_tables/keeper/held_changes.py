@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class _Change:
-    held: HeldTransaction
+    transaction: HeldTransaction
     statements: ChangeStatements
     work: ChangeWork
     renewed_at: float
@@ -57,35 +57,35 @@ class HeldChanges(HeldByName[_Change]):
             inserts=request.inserts,
             is_checked=is_checked,
         )
-        held = HeldTransaction(site, role, writes=[table])
+        transaction = HeldTransaction(site, role, writes=[table])
         try:
-            others = list_entities_to_read(held.txn, request.reads)
-            statements, work = begin_changes(held.txn, table, intent, others, request.time_zone)
-            must_have_been_seen(held.txn, table, work.rows.write_id, request)
-            stores = held.tokens.standing_in(site.storage.options, table.location)
+            others = list_entities_to_read(transaction.txn, request.reads)
+            statements, work = begin_changes(transaction.txn, table, intent, others, request.time_zone)
+            must_have_been_seen(transaction.txn, table, work.rows.write_id, request)
+            stores = transaction.tokens.standing_in(site.storage.options, table.location)
         except BaseException:
-            held.abort()
+            transaction.abort()
             raise
         change = _Change(
-            held=held,
+            transaction=transaction,
             statements=statements,
-            work=ChangeWork(change=held.name, work=work, stores=stores),
+            work=ChangeWork(change=transaction.name, work=work, stores=stores),
             renewed_at=self._clock(),
         )
         self.put(change)
-        log.info("transaction %d changes %s for %s", held.txn.id, table, request.place.application)
-        return _describe_change(held.name, work)
+        log.info("transaction %d changes %s for %s", transaction.txn.id, table, request.place.application)
+        return _describe_change(transaction.name, work)
 
-    def held(self, name: str) -> HeldTransaction:
+    def must_find_transaction(self, name: str) -> HeldTransaction:
         """Returns the transaction of a change that is under way.
 
         Raises:
             TransactionAborted: the change has ended.
         """
-        return self._get(name).held
+        return self._get(name).transaction
 
     def work(self, name: str) -> ChangeWork:
-        """Returns what the writers of a change need; raises as ``held`` does."""
+        """Returns what the writers of a change need; raises as ``must_find_transaction`` does."""
         change = self._get(name)
         change.is_written = True
         return change.work
@@ -100,12 +100,12 @@ class HeldChanges(HeldByName[_Change]):
         change = self.take(name)
         if change is None:
             raise _change_has_ended(name)
-        with change.held.finishing():
-            finish_changes(change.held.txn, change.statements, parts)
+        with change.transaction.finishing():
+            finish_changes(change.transaction.txn, change.statements, parts)
         counts = Changed.total(part.counts for part in parts)
         with self._counting:
             self._counts[name] = counts
-        log.info("transaction %d is committed: %s", change.held.txn.id, counts)
+        log.info("transaction %d is committed: %s", change.transaction.txn.id, counts)
 
     def take_counts(self, name: str) -> Changed:
         """Returns the row counts of a committed change. They can be read once.
@@ -133,11 +133,11 @@ class HeldChanges(HeldByName[_Change]):
         """
         for change in self.every():
             if not change.is_written and self._clock() - change.renewed_at >= SILENT_S:
-                log.warning("transaction %d: nobody has written its change", change.held.txn.id)
-                self.abort(change.held.name)
+                log.warning("transaction %d: nobody has written its change", change.transaction.txn.id)
+                self.abort(change.transaction.name)
 
     def rewrites(self, name: str | None) -> bool:
-        """Returns true if the change gives rows new versions; raises as ``held`` does."""
+        """Returns true if the change gives rows new versions; raises as ``must_find_transaction`` does."""
         return name is not None and all(self._get(name).statements.both)
 
     def _get(self, name: str) -> _Change:
@@ -169,7 +169,7 @@ SILENT_S = 600.0  #: a statement that is not written yet ends if its program is 
 
 @dataclass(slots=True, kw_only=True)
 class _Statement:
-    held: HeldTransaction
+    transaction: HeldTransaction
     renewed_at: float
 
 
@@ -192,22 +192,22 @@ class HeldStatements(HeldByName[_Statement]):
         targets = load_distinct_tables(site, request.targets)
         for table in targets:
             must_be_writable(site, table)
-        held = HeldTransaction(site, role, writes=targets)
+        transaction = HeldTransaction(site, role, writes=targets)
         try:
-            others = list_entities_to_read(held.txn, request.reads)
+            others = list_entities_to_read(transaction.txn, request.reads)
             if request.overwrites:
                 [target] = targets
-                held.txn.lock_for_overwriting(target, None, others)
+                transaction.txn.lock_for_overwriting(target, None, others)
             else:
-                lock_for_inserts(held.txn, targets, others)
+                lock_for_inserts(transaction.txn, targets, others)
         except BaseException:
-            held.abort()
+            transaction.abort()
             raise
-        self.put(_Statement(held=held, renewed_at=self._clock()))
-        log.info("transaction %d reads and writes for %s", held.txn.id, request.place.application)
-        return held.name
+        self.put(_Statement(transaction=transaction, renewed_at=self._clock()))
+        log.info("transaction %d reads and writes for %s", transaction.txn.id, request.place.application)
+        return transaction.name
 
-    def held(self, name: str) -> HeldTransaction:
+    def must_find_transaction(self, name: str) -> HeldTransaction:
         """Returns the transaction of a statement.
 
         Raises:
@@ -216,7 +216,7 @@ class HeldStatements(HeldByName[_Statement]):
         statement = self.find(name)
         if statement is None:
             raise TransactionAborted(f"statement {name} has ended; nothing was committed, begin it again")
-        return statement.held
+        return statement.transaction
 
     def renew(self, name: str) -> bool:
         """Notes that the program of a statement is at work; returns false if it is not under way."""
@@ -229,8 +229,8 @@ class HeldStatements(HeldByName[_Statement]):
         """Aborts statements whose program, perhaps on another host, went away before it wrote their rows."""
         for statement in self.every():
             if self._clock() - statement.renewed_at >= SILENT_S:
-                log.warning("transaction %d: nobody has written its rows", statement.held.txn.id)
-                self.abort(statement.held.name)
+                log.warning("transaction %d: nobody has written its rows", statement.transaction.txn.id)
+                self.abort(statement.transaction.name)
 
 
 def list_entities_to_read(txn: Transaction, names: Iterable[str]) -> list[Entity]:

@@ -108,7 +108,7 @@ log = logging.getLogger(__name__)
 
 class _InTransaction(Protocol):
     @property
-    def held(self) -> HeldTransaction: ...
+    def transaction(self) -> HeldTransaction: ...
 
 
 _Work = TypeVar("_Work", bound=_InTransaction)
@@ -127,7 +127,7 @@ class HeldByName(Generic[_Work]):
     def put(self, work: _Work) -> None:
         """Adds a write that has begun."""
         with self._lock:
-            self._works[work.held.name] = work
+            self._works[work.transaction.name] = work
 
     def find(self, name: str) -> _Work | None:
         """Returns the write of this name; None if it is not under way."""
@@ -162,9 +162,9 @@ class HeldByName(Generic[_Work]):
         work = self.take(name)
         if work is None:
             return False
-        txn = work.held.txn.id
+        txn = work.transaction.txn.id
         try:
-            work.held.abort()
+            work.transaction.abort()
         except CompactorError as error:
             log.warning("transaction %d: %s; it times out", txn, error)
         log.info("transaction %d, in which rows were written, is aborted", txn)
@@ -173,4 +173,4 @@ class HeldByName(Generic[_Work]):
     def abort_all(self) -> None:
         """Aborts every write that is under way."""
         for work in self.every():
-            self.abort(work.held.name)
+            self.abort(work.transaction.name)

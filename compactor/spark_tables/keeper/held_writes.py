@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Write:
-    held: HeldTransaction
+    transaction: HeldTransaction
     statement: WriteStatement
     request: BeginWrite
 
@@ -52,11 +52,13 @@ class _Write:
 class HeldWrites(HeldByName[_Write]):
     """The writes of one application that are under way."""
 
-    def begin(self, site: Site, role: str, request: BeginWrite, held: HeldTransaction | None = None) -> BegunWrite:
+    def begin(
+        self, site: Site, role: str, request: BeginWrite, transaction: HeldTransaction | None = None
+    ) -> BegunWrite:
         """Begins a write.
 
         Args:
-            held: the transaction that a statement has begun. Without it, the write gets a new one.
+            transaction: the transaction that a statement has begun. Without it, the write gets a new one.
 
         Raises:
             WriteConflict, Refused: as ``must_have_been_seen``.
@@ -65,25 +67,25 @@ class HeldWrites(HeldByName[_Write]):
         if request.stream is not None:
             self.abort_stream(request)
         operation = WriteOperation.UPDATE if request.overwrite else WriteOperation.INSERT
-        held = held or HeldTransaction(
+        transaction = transaction or HeldTransaction(
             site, role, writes=[load_writable_table(site, request.table)] if request.creates is None else ()
         )
         try:
             table = (
                 load_writable_table(site, request.table)
                 if request.creates is None
-                else _create_table(held.txn, request)
+                else _create_table(transaction.txn, request)
             )
-            statement, work = begin(held.txn, table, operation, request.time_zone)
+            statement, work = begin(transaction.txn, table, operation, request.time_zone)
             if request.overwrite:
-                must_have_been_seen(held.txn, table, statement.write_id, request)
-            stores = held.tokens.standing_in(site.storage.options, table.location)
+                must_have_been_seen(transaction.txn, table, statement.write_id, request)
+            stores = transaction.tokens.standing_in(site.storage.options, table.location)
         except BaseException:
-            held.abort()
+            transaction.abort()
             raise
-        self.put(_Write(held=held, statement=statement, request=request))
-        log.info("transaction %d writes into %s for %s", held.txn.id, table, request.place.application)
-        return BegunWrite(hold=held.hold, work=work, stores=stores)
+        self.put(_Write(transaction=transaction, statement=statement, request=request))
+        log.info("transaction %d writes into %s for %s", transaction.txn.id, table, request.place.application)
+        return BegunWrite(hold=transaction.hold, work=work, stores=stores)
 
     def commit(self, request: CommitWrite) -> int:
         """Commits a write with the files that its tasks have staged; returns the number of rows.
@@ -97,10 +99,10 @@ class HeldWrites(HeldByName[_Write]):
         """
         hold = request.hold
         write = self.must_take(hold)
-        txn, batch = write.held.txn, write.batch(request.batch, request.query)
-        if batch is not None and _abort_if_committed(write.held, batch):
+        txn, batch = write.transaction.txn, write.batch(request.batch, request.query)
+        if batch is not None and _abort_if_committed(write.transaction, batch):
             return 0
-        with write.held.finishing():
+        with write.transaction.finishing():
             rows = finish(txn, write.statement, request.parts)
             if batch is not None:
                 txn.with_commit.append(txn.site.metastore.stream_batches.record(txn.id, batch))
@@ -110,7 +112,7 @@ class HeldWrites(HeldByName[_Write]):
     def abort_stream(self, request: BeginWrite | AbortStream) -> bool:
         """Aborts the batch of the request's stream that is under way; returns false if no batch is."""
         writes = [write for write in self.every() if _stream_key(write.request) == _stream_key(request)]
-        aborted = [self.abort(write.held.name) for write in writes]
+        aborted = [self.abort(write.transaction.name) for write in writes]
         return any(aborted)
 
 
@@ -143,20 +145,20 @@ def _create_table(txn: Transaction, request: BeginWrite) -> Table:
     return create_with_commit(txn, database, name, definition)
 
 
-def _abort_if_committed(held: HeldTransaction, batch: StreamBatch) -> bool:
+def _abort_if_committed(transaction: HeldTransaction, batch: StreamBatch) -> bool:
     """Returns true if ``batch`` is already committed, and aborts the second attempt."""
     try:
-        is_committed = held.txn.site.metastore.stream_batches.is_committed(batch)
+        is_committed = transaction.txn.site.metastore.stream_batches.is_committed(batch)
     except BaseException:
-        held.abort()
+        transaction.abort()
         raise
     if is_committed:
-        held.abort()
+        transaction.abort()
         log.info(
             "batch %d of stream %s is already committed; transaction %d, which wrote it once more, is aborted",
             batch.number,
             batch.stream,
-            held.txn.id,
+            transaction.txn.id,
         )
     return is_committed
 
@@ -168,18 +170,20 @@ def _stream_key(request: BeginWrite | AbortStream) -> tuple[str | None, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inserts:
-    held: HeldTransaction
+    transaction: HeldTransaction
     statements: tuple[WriteStatement, ...]
 
 
 class HeldInserts(HeldByName[_Inserts]):
     """The groups of INSERTs of one application that are under way."""
 
-    def begin(self, site: Site, role: str, request: BeginInserts, held: HeldTransaction | None = None) -> BegunInserts:
+    def begin(
+        self, site: Site, role: str, request: BeginInserts, transaction: HeldTransaction | None = None
+    ) -> BegunInserts:
         """Begins one INSERT for each table, with all locks in one request.
 
         Args:
-            held: the transaction that a statement has begun. Without it, the INSERTs get a new one.
+            transaction: the transaction that a statement has begun. Without it, the INSERTs get a new one.
 
         Raises:
             Refused: a table is named twice, or its mode is observe.
@@ -187,22 +191,25 @@ class HeldInserts(HeldByName[_Inserts]):
             NotSupported: Compactor does not write such a table.
             LockNotGranted: another transaction holds a conflicting lock.
         """
-        held = held or HeldTransaction(site, role, writes=load_distinct_tables(site, request.tables))
+        transaction = transaction or HeldTransaction(site, role, writes=load_distinct_tables(site, request.tables))
         try:
             tables = load_distinct_tables(site, request.tables)
-            lock_for_inserts(held.txn, tables)
-            pairs = [begin(held.txn, table, WriteOperation.INSERT, request.time_zone) for table in tables]
+            lock_for_inserts(transaction.txn, tables)
+            pairs = [begin(transaction.txn, table, WriteOperation.INSERT, request.time_zone) for table in tables]
             stores = site.storage.options
             for table in tables:
-                stores = held.tokens.standing_in(stores, table.location)
+                stores = transaction.tokens.standing_in(stores, table.location)
         except BaseException:
-            held.abort()
+            transaction.abort()
             raise
-        self.put(_Inserts(held=held, statements=tuple(statement for statement, _ in pairs)))
+        self.put(_Inserts(transaction=transaction, statements=tuple(statement for statement, _ in pairs)))
         log.info(
-            "transaction %d writes into %s for %s", held.txn.id, ", ".join(map(str, tables)), request.place.application
+            "transaction %d writes into %s for %s",
+            transaction.txn.id,
+            ", ".join(map(str, tables)),
+            request.place.application,
         )
-        return BegunInserts(hold=held.hold, works=tuple(work for _, work in pairs), stores=stores)
+        return BegunInserts(hold=transaction.hold, works=tuple(work for _, work in pairs), stores=stores)
 
     def commit(self, request: CommitInserts) -> int:
         """Commits the files that the tasks have staged for all tables; returns the number of rows.
@@ -213,9 +220,9 @@ class HeldInserts(HeldByName[_Inserts]):
         """
         hold = request.hold
         inserts = self.must_take(hold)
-        with inserts.held.finishing():
+        with inserts.transaction.finishing():
             pairs = zip(inserts.statements, request.parts, strict=True)
-            rows = sum(finish(inserts.held.txn, statement, parts) for statement, parts in pairs)
+            rows = sum(finish(inserts.transaction.txn, statement, parts) for statement, parts in pairs)
         log.info("transaction %d is committed with %d rows", hold.txn, rows)
         return rows
 

@@ -43,31 +43,31 @@ _TIMESTAMPS = "us"  #: the only precision of Spark
 _DIGITS = 18  #: numbers with at most so many digits are compared exactly by Spark
 
 
-def plan_for_spark(held: HeldTransaction, request: PlanScan, *, rewrites: bool = False) -> PlannedScan:
-    """Returns the plan of a scan under the snapshot of ``held``; see ``plan_scan`` for the errors.
+def plan_for_spark(transaction: HeldTransaction, request: PlanScan, *, rewrites: bool = False) -> PlannedScan:
+    """Returns the plan of a scan under the snapshot of ``transaction``; see ``plan_scan`` for the errors.
 
     Args:
         rewrites: the rows are written back, so their timestamps must keep every digit.
     """
-    site = held.txn.site
+    site = transaction.txn.site
     table = named_table(site, request.table)
     filters = [request.row_filter] if request.row_filter is not None else []
     filters += [] if request.where is None else keep_alike_conditions(request.where, table)
-    wanted = ScanRequest(
+    scan_request = ScanRequest(
         row_filter=" AND ".join(f"({text})" for text in filters) or None,
         selected_fields=request.columns,
         row_ids=request.row_ids or request.change is not None,
         timestamps=_TIMESTAMPS,
     )
-    shown = wanted.schema(table)
-    exact = replace(wanted, timestamps=IN_PARTS) if rewrites else wanted
-    plan = plan_scan(held.txn, table, exact)
+    shown = scan_request.schema(table)
+    exact = replace(scan_request, timestamps=IN_PARTS) if rewrites else scan_request
+    plan = plan_scan(transaction.txn, table, exact)
     if request.between is not None:
         plan = keep_later_rows(plan, *write_ids_between(site, table, request.between, plan.write_ids))
-    stores = held.tokens.standing_in(site.storage.options, table.location)
+    stores = transaction.tokens.standing_in(site.storage.options, table.location)
     has_files = request.change is not None
     return PlannedScan(
-        hold=held.hold,
+        hold=transaction.hold,
         plan=plan,
         stores=stores,
         table_id=table.id,

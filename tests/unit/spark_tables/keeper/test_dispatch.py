@@ -63,12 +63,12 @@ def test_a_statement_takes_all_locks_at_once_and_ends_when_its_program_is_silent
     assert statements.renew(name)
     now = 2 * SILENT_S - 2
     statements.abort_lost()
-    assert statements.held(name)
+    assert statements.must_find_transaction(name)
     now = 2 * SILENT_S
     statements.abort_lost()
     assert not statements.renew(name)
     with pytest.raises(TransactionAborted, match="begin it again"):
-        statements.held(name)
+        statements.must_find_transaction(name)
     assert open_ones(store.site) == 0
 
 

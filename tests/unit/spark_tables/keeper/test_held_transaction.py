@@ -18,7 +18,7 @@ from compactor.tables import Store
 
 @dataclass(frozen=True)
 class Work:
-    held: HeldTransaction
+    transaction: HeldTransaction
 
 
 @pytest.fixture
@@ -31,15 +31,15 @@ def works(deployment: Site) -> HeldByName[Work]:
 
 
 def states(site: Site, works: list[Work]) -> list[str | None]:
-    return [site.metastore.transactions.state(work.held.txn.id) for work in works]
+    return [site.metastore.transactions.state(work.transaction.txn.id) for work in works]
 
 
 def test_a_work_is_aborted_once(deployment: Site, works: HeldByName[Work]) -> None:
     first, second = every = works.every()
-    assert works.abort(first.held.name) is True
-    assert works.abort(first.held.name) is False
-    assert works.find(first.held.name) is None
-    assert works.find(second.held.name) is second
+    assert works.abort(first.transaction.name) is True
+    assert works.abort(first.transaction.name) is False
+    assert works.find(first.transaction.name) is None
+    assert works.find(second.transaction.name) is second
     assert states(deployment, every) == [txn_states.ABORTED, txn_states.OPEN]
     works.abort_all()
     assert not works
@@ -48,11 +48,11 @@ def test_a_work_is_aborted_once(deployment: Site, works: HeldByName[Work]) -> No
 
 def test_whoever_takes_a_work_out_is_alone_with_it(deployment: Site, works: HeldByName[Work]) -> None:
     first, second = works.every()
-    assert works.take(first.held.name) is first
-    assert works.take(first.held.name) is None
+    assert works.take(first.transaction.name) is first
+    assert works.take(first.transaction.name) is None
     works.abort_all()
     assert states(deployment, [first, second]) == [txn_states.OPEN, txn_states.ABORTED]
-    first.held.abort()
+    first.transaction.abort()
 
 
 def test_one_that_cannot_be_aborted_keeps_no_other_from_it(
@@ -64,23 +64,23 @@ def test_one_that_cannot_be_aborted_keeps_no_other_from_it(
         raise StorageError("the disk is away")
 
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
-        patched.setattr(first.held, "abort", away)
+        patched.setattr(first.transaction, "abort", away)
         works.abort_all()
-    assert f"transaction {first.held.txn.id}: the disk is away; it times out" in caplog.text
+    assert f"transaction {first.transaction.txn.id}: the disk is away; it times out" in caplog.text
     assert states(deployment, [first, second]) == [txn_states.OPEN, txn_states.ABORTED]
-    first.held.abort()
+    first.transaction.abort()
 
 
 def test_what_fails_while_it_is_finished_leaves_no_trace(deployment: Site, warehouse: Path) -> None:
     store = Store(deployment)
     store.create_database("db", str(warehouse))
     table = store.create_table("db.t", {"i": "bigint"})
-    held = HeldTransaction(deployment, "test")
-    with pytest.raises(StorageError), held.finishing():
+    transaction = HeldTransaction(deployment, "test")
+    with pytest.raises(StorageError), transaction.finishing():
         raise StorageError("a file is gone")
-    assert deployment.metastore.transactions.state(held.txn.id) == txn_states.ABORTED
-    held = HeldTransaction(deployment, "test")
-    with held.finishing():
+    assert deployment.metastore.transactions.state(transaction.txn.id) == txn_states.ABORTED
+    transaction = HeldTransaction(deployment, "test")
+    with transaction.finishing():
         pass
-    assert deployment.metastore.transactions.state(held.txn.id) not in (txn_states.OPEN, txn_states.ABORTED)
+    assert deployment.metastore.transactions.state(transaction.txn.id) not in (txn_states.OPEN, txn_states.ABORTED)
     assert table.append(pa.table({"i": [1]})) == 1
