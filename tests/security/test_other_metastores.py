@@ -182,6 +182,27 @@ def test_a_lost_worker_leaves_nothing_to_hide_in_anothers_directory(
     assert files_below(Path(ours.location)) == before
 
 
+@pytest.mark.parametrize("is_told", [True, False], ids=["by configuration", "by claims"])
+def test_a_table_without_partitions_sweeps_nothing_of_another(
+    a: Site, b: Site, ours: Table, tmp_path: Path, is_told: bool
+) -> None:
+    """An aborted write to unknown partitions has the number of somebody else's compaction, which is under way."""
+    parted = make_partitioned(b, tmp_path / "b", "parts")
+    with b.metastore.database.write() as conn:
+        conn.execute(update(SDS).where(parted.location == SDS.c.LOCATION).values(LOCATION=f"{tmp_path}/a"))
+    (txn,) = b.metastore.transactions.open("w", "h")
+    write_id = b.metastore.write_ids.allocate(txn, parted.database, parted.name)
+    b.metastore.write_ids.add_component(txn, entity_of(parted), "i", write_id)
+    b.metastore.transactions.abort(txn, "on purpose")
+    if not is_told:
+        compact(alone(a))
+    place = Path(ours.location) / ("" if is_told else "p=1")
+    (place / staging_name(txn)).mkdir(parents=True)
+    settle()
+    clean_all(b if is_told else alone(b))
+    assert (place / staging_name(txn)).exists()
+
+
 def test_a_partition_of_another_metastore(a: Site, b: Site, ours: Table, tmp_path: Path) -> None:
     """PROTOCOL 11.13: wherever its table lies, and whether or not that is transactional."""
     parted = make_partitioned(b, tmp_path / "b", "parts")
