@@ -1,4 +1,4 @@
-"""The driver of a batch: works on the batch's entries in groups, and stores figures of its runs."""
+"""The driver of a batch: works on the batch's entries in groups, and stores figures and progress of its runs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
+from types import TracebackType
 from typing import TypedDict, Unpack
 
 from compactor.base.errors import CompactorError
 from compactor.batches.control import free_for_next_attempt
-from compactor.batches.progress_writer import ProgressWriter
 from compactor.batches.read_cost import CostSampler, ReadCost
 from compactor.initiator.fresh_look import look_at_changed
 from compactor.insight.past_runs import estimator_of, past_of, store_of
@@ -314,3 +314,47 @@ def _make_run(site: Site, outcome: Outcome, opening: ReadCost | None) -> Run:
         opening_before=None if opening is None else opening.before,
         opening_after=None if opening is None else opening.after,
     )
+
+
+EVERY_S = 2.0
+
+
+class ProgressWriter(Periodic):
+    """A thread that stores changed progress every two seconds, and removes it when the block ends.
+
+    Each round is one small transaction. Work that takes less than a round leaves no trace. If the database does not answer,
+    the next round writes again.
+    """
+
+    def __init__(self, site: Site, under_way: UnderWay, every_s: float = EVERY_S) -> None:
+        super().__init__("progress", every_s)
+        self._site = site
+        self._under_way = under_way
+        self._written: set[int] = set()
+
+    def _act(self) -> bool:
+        state = self._site.state
+        if state is None:
+            return False
+        rows = self._under_way.changed()
+        try:
+            state.runs.record_progress(self._site.name, rows)
+            self._written |= {row.entry_id for row in rows}
+        except CompactorError as error:
+            log.info("the progress of %d entries could not be stored: %s", len(rows), error)
+        return True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._forget()
+
+    def _forget(self) -> None:
+        state = self._site.state
+        if state is None or not self._written:
+            return
+        try:
+            state.runs.forget_progress(self._site.name, self._written)
+        except CompactorError as error:
+            log.info("the progress of %d entries could not be removed: %s", len(self._written), error)
