@@ -1,18 +1,274 @@
-"""Converts the JDBC URL of a ``hive-site.xml`` to the URL that reaches the same database from Python.
-
-Every option of the URL is converted, is known not to matter, or is refused by name. An option that was dropped silently
-could be the one that keeps the connection encrypted.
-"""
+"""Converts the JDBC URL of a ``hive-site.xml`` to the URL that reaches the same database from Python."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from compactor.base.errors import BadSetting
-from compactor.settings.jdbc_options import JdbcOptions, mysql_options, postgres_options
+
+_YES = ("", "true", "yes", "1")  #: a parameter without a value is on
+_JKS = "a Java key store cannot be read here: export it as PEM (`keytool -exportcert -rfc`), and name that file as {} in url"
+
+#: Options of PostgreSQL's driver that go to libpq as they are, by its name for them.
+_POSTGRES: Mapping[str, str] = {
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "sslpassword": "sslpassword",
+    "channelbinding": "channel_binding",
+    "requireauth": "require_auth",
+    "kerberosservername": "krbsrvname",
+    "sslnegotiation": "sslnegotiation",
+    "service": "service",
+}
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_TARGETS = {
+    "any": "any",
+    "master": "primary",
+    "primary": "primary",
+    "slave": "standby",
+    "secondary": "standby",
+    "preferslave": "prefer-standby",
+    "prefersecondary": "prefer-standby",
+}
+#: Options that affect neither the server, nor how it is authenticated, nor the data: only how the Java driver works.
+_HARMLESS = {
+    "postgresql": """adaptivefetch adaptivefetchmaximum adaptivefetchminimum allowencodingchanges applicationname
+        assumeminserverversion autosave binarytransfer binarytransferdisable binarytransferenable cancelsignaltimeout charset
+        cleanupsavepoints compatible connecttimeout databasemetadatacachefields databasemetadatacachefieldsmib
+        defaultrowfetchsize disablecolumnsanitiser escapesyntaxcallmode groupstartupparameters hideunprivilegedobjects
+        hostrecheckseconds jaasapplicationname jaaslogin loadbalancehosts localsocketaddress logservererrordetail
+        loggerfile loggerlevel logintimeout loglevel logunclosedconnections maxresultbuffer maxsendbuffersize
+        preferquerymode preparedstatementcachequeries preparedstatementcachesizemib preparethreshold protocolversion
+        quotereturningidentifiers receivebuffersize rewritebatchedinserts sendbuffersize sockettimeout sslresponsetimeout
+        stringtype tcpkeepalive tcpnodelay unknownlength usespnego xmlfactoryfactory""",
+    "mysql": """allowloadlocalinfile allowmultiqueries allowpublickeyretrieval autoreconnect autoreconnectforpools
+        cachecallablestmts cachedefaulttimezone cacheprepstmts cacheresultsetmetadata cacheserverconfiguration
+        characterencoding charactersetresults clobcharacterencoding connectioncollation connectiontimezone
+        connectoptions connecttimeout createdatabaseifnotexist defaultfetchsize dontTrackOpenResources elidesetautocommits
+        emulateunsupportedpstmts failoverreadonly forceconnectiontimezonetosession initialtimeout interactiveclient
+        jdbccomplianttruncation logger maintaintimestats maxreconnects nodatetimestringsync noaccesstoprocedurebodies
+        nullcatalogmeanscurrent nullnamepatternmatchesall passwordcharacterencoding permitmysqlscheme pool
+        prepstmtcachesize prepstmtcachesqllimit preserveinstants profilesql rewritebatchedstatements servertimezone
+        sockettimeout tcpkeepalive tcpnodelay tinyint1isbit transformedbitisboolean usebulkstmts useaffectedrows
+        useblobtostoreutf8outsidebmp usecompression usecursorfetch usejdbccomplianttimezoneshift
+        uselegacydatetimecode uselocalsessionstate uselocaltransactionstate useoldaliasmetadatabehavior
+        useserverprepstmts usetimezone useunicode useunbufferedinput useinformationschema yearisdatetype
+        zerodatetimebehavior""",
+}
+_HARMLESS_OF = {
+    "postgresql": frozenset(_HARMLESS["postgresql"].lower().split()),
+    "mysql": frozenset(_HARMLESS["mysql"].lower().split()),
+    "mariadb": frozenset(_HARMLESS["mysql"].lower().split()),
+}
+_TLS_VERSIONS = frozenset({"tlsv1.2", "tlsv1.3"})
+
+
+@dataclass(slots=True)
+class JdbcOptions:
+    """The options of one URL that are not handled yet, by their names in lower case."""
+
+    kind: str
+    unhandled: dict[str, str] = field(default_factory=dict, repr=False)
+    _spelling: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_pairs(cls, kind: str, pairs: Iterable[tuple[str, str]]) -> JdbcOptions:
+        """Collects the options; a name may occur twice with the same value.
+
+        Raises:
+            BadSetting: an option occurs twice, with different values.
+        """
+        options = cls(kind)
+        for name, value in pairs:
+            key = name.strip().lower()
+            if options.unhandled.setdefault(key, value) != value:
+                raise _refusal(name, "it occurs twice with different values; remove one")
+            options._spelling[key] = name
+        return options
+
+    def take(self, *names: str) -> str | None:
+        """Removes all options of these names and returns the value of the first; None without any."""
+        values = [self.unhandled.pop(name.lower(), None) for name in names]
+        return next((value.strip() for value in values if value is not None), None)
+
+    def flag(self, *names: str) -> bool | None:
+        """Removes all options of these names and returns the first as a boolean; None without any."""
+        value = self.take(*names)
+        return None if value is None else value.lower() in _YES
+
+    def refuse(self, why: str, *names: str) -> None:
+        """Refuses these options.
+
+        Raises:
+            BadSetting: one of them is set.
+        """
+        for name in names:
+            if name.lower() in self.unhandled:
+                raise _refusal(name, why)
+
+    def must_be_done(self) -> None:
+        """Refuses the options that nothing has handled.
+
+        Raises:
+            BadSetting: names the first one, without its value.
+        """
+        for name in sorted(self.unhandled.keys() - _HARMLESS_OF[self.kind]):
+            raise _refusal(self._spelling[name], "it is unknown here; remove it, or set url in compactor.toml")
+
+
+def _refusal(name: str, why: str) -> BadSetting:
+    return BadSetting(f"javax.jdo.option.ConnectionURL: option {name} cannot be carried over: {why}")
+
+
+def postgres_options(options: JdbcOptions) -> dict[str, str]:
+    """Returns libpq's parameters for the options of PostgreSQL's driver; see ``JdbcOptions.must_be_done`` for the others.
+
+    Raises:
+        BadSetting: an option has no counterpart.
+    """
+    parameters = {ours: value for theirs, ours in _POSTGRES.items() if (value := options.take(theirs))}
+    mode = _postgres_ssl_mode(options)
+    if mode:
+        parameters["sslmode"] = mode
+    if parameters.get("sslkey", "").endswith((".p12", ".pfx")):
+        raise _refusal("sslkey", "a PKCS-12 file cannot be read here; expected a key in PEM or DER")
+    schema, startup = options.take("currentSchema"), options.take("options")
+    if schema or startup:
+        path = [f"-c search_path={schema.replace(' ', '')}"] if schema else []
+        parameters["options"] = " ".join([*([startup] if startup else []), *path])
+    target = options.take("targetServerType")
+    if target:
+        if target.lower() not in _TARGETS:
+            raise _refusal("targetServerType", f"expected one of {', '.join(_TARGETS)}")
+        parameters["target_session_attrs"] = _TARGETS[target.lower()]
+    gss = options.take("gssEncMode")
+    if gss:
+        if gss.lower() not in ("disable", "prefer", "require"):
+            raise _refusal("gssEncMode", "expected disable, prefer or require")
+        parameters["gssencmode"] = gss.lower()
+    return dict(sorted(parameters.items()))
+
+
+def _postgres_ssl_mode(options: JdbcOptions) -> str | None:
+    """Returns libpq's mode. In pgjdbc ``ssl`` alone means ``verify-full``, except with a factory that checks nothing."""
+    mode, is_on, factory = options.take("sslmode"), options.flag("ssl"), options.take("sslfactory")
+    options.refuse("only Java can run it", "sslhostnameverifier", "sslpasswordcallback", "sslfactoryarg")
+    checks = not (factory or "").endswith(".NonValidatingFactory")
+    if factory and checks and not factory.endswith(".LibPQFactory"):
+        raise _refusal("sslfactory", f"only Java can run it; {_JKS.format('sslrootcert')}")
+    if mode and mode.lower() not in _SSL_MODES:
+        raise _refusal("sslmode", f"expected one of {', '.join(_SSL_MODES)}")
+    if mode:
+        return mode.lower()
+    return ("verify-full" if checks else "require") if is_on else None
+
+
+def mysql_options(options: JdbcOptions) -> dict[str, str]:
+    """Returns PyMySQL's parameters (as SQLAlchemy spells them) for the options of MySQL's and MariaDB's drivers.
+
+    Raises:
+        BadSetting: an option has no counterpart.
+    """
+    _refuse_key_stores(options)
+    versions = options.take("tlsVersions", "enabledTLSProtocols", "enabledSslProtocolSuites")
+    if versions and not {version.strip().lower() for version in versions.split(",")} <= _TLS_VERSIONS:
+        raise _refusal("tlsVersions", "expected TLSv1.2 and TLSv1.3, the only ones used here")
+    mode = _mysql_ssl_mode(options)
+    authority = _server_certificate(options)
+    if mode == "disable":
+        return {"ssl_disabled": "true"}
+    if mode is None and authority is None:
+        return {}
+    if mode in ("verify-ca", "verify-full") or authority is not None:
+        parameters = {"ssl_check_hostname": "true" if mode == "verify-full" else "false"}
+        return parameters | (_system_authorities() if authority is None else {"ssl_ca": authority})
+    return {"ssl_check_hostname": "false"}
+
+
+def _refuse_key_stores(options: JdbcOptions) -> None:
+    options.refuse(
+        _JKS.format("ssl_ca"),
+        "trustCertificateKeyStoreUrl",
+        "trustCertificateKeyStoreType",
+        "trustCertificateKeyStorePassword",
+        "trustStore",
+        "trustStorePassword",
+        "trustStoreType",
+    )
+    options.refuse(
+        _JKS.format("ssl_cert and ssl_key"),
+        "clientCertificateKeyStoreUrl",
+        "clientCertificateKeyStoreType",
+        "clientCertificateKeyStorePassword",
+        "keyStore",
+        "keyStorePassword",
+        "keyStoreType",
+        "keyPassword",
+    )
+
+
+_MYSQL_MODES = {
+    "disabled": "disable",
+    "disable": "disable",
+    "preferred": "prefer",
+    "required": "require",
+    "trust": "require",
+    "verify_ca": "verify-ca",
+    "verify-ca": "verify-ca",
+    "verify_identity": "verify-full",
+    "verify-full": "verify-full",
+}
+
+
+def _mysql_ssl_mode(options: JdbcOptions) -> str | None:
+    """Returns a mode in libpq's words; None leaves it to the driver, which encrypts where the server can.
+
+    Any older option that asks for encryption or a check counts, since drivers and releases differ in their defaults.
+    """
+    explicit = options.take("sslMode")
+    uses, requires = options.flag("useSSL"), options.flag("requireSSL")
+    verifies, trusts = options.flag("verifyServerCertificate"), options.flag("trustServerCertificate")
+    any_host = options.flag("disableSslHostnameVerification")
+    if explicit is not None:
+        if explicit.lower() not in _MYSQL_MODES:
+            raise _refusal("sslMode", f"expected one of {', '.join(_MYSQL_MODES)}")
+        mode = _MYSQL_MODES[explicit.lower()]
+        return None if mode == "prefer" else mode
+    if uses is False:
+        if requires or verifies:
+            raise _refusal("useSSL", "it is false, but another option requires encryption; remove one of them")
+        return "disable"
+    if verifies or (uses and options.kind == "mariadb" and not trusts):
+        return "verify-full" if options.kind == "mariadb" and not any_host else "verify-ca"
+    return "require" if uses or requires or trusts else None
+
+
+def _server_certificate(options: JdbcOptions) -> str | None:
+    """Returns the path of the certificate that the server has to show, or of the authority that signed it."""
+    path = options.take("serverSslCert")
+    if not path:
+        return None
+    path = path.removeprefix("file://")
+    if not path.startswith("/"):
+        raise _refusal("serverSslCert", "expected the absolute path of a file in PEM, which is also read here")
+    return path
+
+
+def _system_authorities() -> dict[str, str]:
+    """Returns the file or folder of the authorities that this machine trusts, in place of Java's list."""
+    paths = ssl.get_default_verify_paths()
+    if paths.cafile:
+        return {"ssl_ca": paths.cafile}
+    if paths.capath:
+        return {"ssl_capath": paths.capath}
+    raise _refusal("sslMode", "this machine has no list of authorities; name the file of the server's as serverSslCert")
+
 
 _SCHEMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 _OPTIONS: Mapping[str, Callable[[JdbcOptions], dict[str, str]]] = MappingProxyType(
