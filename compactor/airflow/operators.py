@@ -26,7 +26,7 @@ from compactor.base.private_files import SAFE_PATH, must_be_secret
 from compactor.base.redaction import is_secret
 from compactor.launch import driver_processes
 from compactor.launch.yarn_application import find_application_id, find_reason, make_tag
-from compactor.settings.driver_config import driver_config, for_yarn, must_know_metastore
+from compactor.settings.spark_conf import driver_config, for_yarn, must_know_metastore
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

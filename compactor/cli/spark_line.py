@@ -17,7 +17,7 @@ from compactor.base.errors import NotSupported
 from compactor.base.private_files import SAFE_PATH
 from compactor.cli.context import CliContext
 from compactor.launch.yarn_application import make_tag
-from compactor.settings.driver_config import driver_config, for_yarn
+from compactor.settings.spark_conf import driver_config, for_yarn
 from compactor.site.spark_secrets import defaults_file, inherited_path
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from compactor.cli.spark_line import (
     submit_line,
 )
 from compactor.launch.yarn_application import make_tag
-from compactor.settings.driver_config import must_know_metastore
+from compactor.settings.spark_conf import must_know_metastore
 
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from compactor.base.errors import NotSupported
 from compactor.base.private_files import SAFE_PATH
 from compactor.base.redaction import is_secret
-from compactor.settings.driver_config import TRAVELS
+from compactor.settings.spark_conf import TRAVELS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
