@@ -3,22 +3,21 @@
 request > override > table > database > flag > environment > off-peak hours of a pool > compactor.toml or connection >
 metastore-site.xml > hive-site.xml > default. An override is kept in our state for one table; a user who may compact the
 table sets it. Overrides are not trusted, and neither are parameters of tables and databases, which anybody with ALTER may
-write: only settings of scope ``TABLE`` and allowed Spark keys are taken from them. ``Settings.ignored`` lists the rest.
-"""
+write: only settings of scope ``TABLE`` and allowed Spark keys are taken from them. ``Settings.ignored`` lists the rest."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from compactor.base.errors import BadSetting
 from compactor.base.redaction import is_secret
 from compactor.settings.catalogue import CATALOGUE, find, lookup
-from compactor.settings.database_modes import KEY, loosest, mode_of_database
 from compactor.settings.output_class import OutputClass
 from compactor.settings.properties import PropertySettings, parse_parameters, parse_request
 from compactor.settings.setting import Setting, SettingUnit, Value, parse
@@ -340,3 +339,34 @@ def _get_typed(settings: Settings, key: str, kind: type[_T], *units: SettingUnit
     value = settings.value(key)
     assert isinstance(value, kind)
     return value
+
+
+MODE_KEY = "compactor.mode"
+
+
+def mode_of_database(modes: Mapping[str, str], database: str) -> str | None:
+    """Returns the mode for ``database``: by its name, otherwise the tightest of the matching patterns; or None.
+
+    Args:
+        modes: by name or pattern (``*``, ``?``, ``[...]``), in lower case, as Hive stores names.
+    """
+    name = database.lower()
+    if name in modes:
+        return modes[name]
+    matching = [mode for pattern, mode in modes.items() if fnmatchcase(name, pattern)]
+    return min(matching, key=_rank_mode, default=None)
+
+
+def without_match(modes: Mapping[str, str], databases: Iterable[str]) -> list[str]:
+    """Returns the names and patterns of ``modes`` that match no database, sorted."""
+    names = [database.lower() for database in databases]
+    return sorted(word for word in modes if word not in names and not any(fnmatchcase(name, word) for name in names))
+
+
+def loosest(modes: Iterable[str]) -> str:
+    """Returns the mode that allows the most."""
+    return max(modes, key=_rank_mode)
+
+
+def _rank_mode(mode: str) -> int:
+    return lookup(MODE_KEY).choices.index(mode)
