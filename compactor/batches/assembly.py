@@ -1,17 +1,17 @@
-"""Assembles batches: chooses the queue entries for one Spark application, and records them in our state."""
+"""Assembles batches: chooses the queue entries for one Spark application within the limits of pools, and records them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.base.identities import process_user
-from compactor.batches.pool_limits import StartableBatch, find_policy, select_startable
 from compactor.compaction.batching import Item, RouteBatch, group_batches
 from compactor.compaction.entry import Entry
-from compactor.compaction.pool_policy import DEFAULT
+from compactor.compaction.pool_policy import DEFAULT, Allowance, PoolPolicy
+from compactor.compaction.pool_policy import compute_allowance as allowance_of_policy
 from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
 from compactor.site import lost_workers
@@ -163,3 +163,44 @@ def _job_name(site: Site, batch: RouteBatch, number: int) -> str:
         return f"{site.host}-compactor-{site.name}-{number}"
     e = batch.items[0].entry.entity
     return f"{site.host}-compactor-" + ".".join(name for name in (e.database, e.table, e.partition) if name is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartableBatch:
+    """A batch that may start now, and the seconds after which it has to stop (None: no limit)."""
+
+    batch: RouteBatch
+    max_seconds: int | None = None
+
+
+def find_policy(site: Site, pool: str | None) -> PoolPolicy | None:
+    """Returns the site's policy for a pool; None without a policy."""
+    return site.pools.get(pool or DEFAULT)
+
+
+def compute_allowance(site: Site, policy: PoolPolicy, running: int) -> Allowance:
+    """Returns what the pool may start now, by the database's clock."""
+    return allowance_of_policy(policy, site.now(policy), running)
+
+
+def select_startable(site: Site, batches: Sequence[RouteBatch]) -> Iterator[StartableBatch]:
+    """Yields the batches, in their order, that their pools may start now."""
+    running = site.state.batches.count_by_pool(site.name) if site.state is not None and site.pools else {}
+    allowed: dict[str | None, Allowance] = {}
+    started: dict[str | None, int] = {}
+    for batch in batches:
+        pool = batch.route.pool
+        policy = find_policy(site, pool)
+        if policy is None:
+            yield StartableBatch(batch=batch)
+            continue
+        if pool not in allowed:
+            allowed[pool] = compute_allowance(site, policy, running.get(pool, 0))
+            log.info("%s", allowed[pool].because)
+        limit = allowed[pool].applications
+        if limit is not None and started.get(pool, 0) >= limit:
+            log.info("pool %s: %d requests wait for their turn", policy.name, len(batch.items))
+            continue
+        started[pool] = started.get(pool, 0) + 1
+        seconds = allowed[pool].run_seconds
+        yield StartableBatch(batch=batch, max_seconds=None if seconds is None else max(1, int(seconds)))
