@@ -1,4 +1,8 @@
-"""Converts the JDBC URL of a ``hive-site.xml`` to the URL that reaches the same database from Python."""
+"""Converts the JDBC URL of a ``hive-site.xml`` to the URL that reaches the same database from Python.
+
+Every option of the URL is converted, is known not to matter, or is refused by name. An option that was dropped silently
+could be the one that keeps the connection encrypted.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,11 @@
 request > override > table > database > flag > environment > off-peak hours of a pool > compactor.toml or connection >
 metastore-site.xml > hive-site.xml > default. An override is kept in our state for one table; a user who may compact the
 table sets it. Overrides are not trusted, and neither are parameters of tables and databases, which anybody with ALTER may
-write: only settings of scope ``TABLE`` and allowed Spark keys are taken from them. ``Settings.ignored`` lists the rest."""
+write: only settings of scope ``TABLE`` and allowed Spark keys are taken from them. ``Settings.ignored`` lists the rest.
+
+A site's own file may give modes to single databases, without a change in Hive. A database without its own mode has that of
+its metastore. Properties of databases and tables can still only tighten it.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +201,7 @@ class Settings:
 
         A site's mode is that of every database without an entry in its ``database_modes``.
         """
-        return self.text(KEY)
+        return self.text(MODE_KEY)
 
     @property
     def loosest_mode(self) -> str:
@@ -209,13 +213,13 @@ class Settings:
         mode = None if self._is_for_all else mode_of_database(self.database_modes, database)
         if mode is None:
             return self
-        layer = Layer(name=_MODES_LAYER, values=MappingProxyType({KEY: mode}))
+        layer = Layer(name=_MODES_LAYER, values=MappingProxyType({MODE_KEY: mode}))
         return replace(self, layers=tuple(sorted((layer, *self.layers), key=_rank)))
 
     @property
     def _is_for_all(self) -> bool:
         """True if one mode holds for all databases: none has its own, or a flag or the environment sets the mode."""
-        return not self.database_modes or _RANK[self.source(KEY)] < _RANK[_MODES_LAYER]
+        return not self.database_modes or _RANK[self.source(MODE_KEY)] < _RANK[_MODES_LAYER]
 
     @property
     def digest(self) -> str:

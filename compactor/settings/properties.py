@@ -100,11 +100,11 @@ def _parse(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Prop
                 refusal = f"{refusal}; {setting.choices[0]} applies until then"
         elif key == _MAP_MEMORY:
             size = f"{text.strip()}m"
-            refusal = spark_conf.refusal(_EXECUTOR_MEMORY, size, allowed)
+            refusal = spark_conf.explain_refusal(_EXECUTOR_MEMORY, size, allowed)
             if refusal is None:
                 spark[_EXECUTOR_MEMORY] = size
         elif key.startswith("compactor.spark."):
-            refusal = spark_conf.refusal(key.removeprefix(_OWN), text, allowed)
+            refusal = spark_conf.explain_refusal(key.removeprefix(_OWN), text, allowed)
             if refusal is None:
                 spark[key.removeprefix(_OWN)] = text.strip()
         else:

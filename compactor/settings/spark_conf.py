@@ -1,4 +1,11 @@
-"""Spark's configuration: keys that a table or a request may set, and the conf of an application on a cluster."""
+"""Spark's configuration: keys that a table or a request may set, and the conf of an application on a cluster.
+
+Spark has hundreds of keys that load code, read files, reach hosts or change who runs (``spark.executorEnv.LD_PRELOAD``,
+``spark.kubernetes.driver.podTemplateFile``, ``spark.sql.extensions``, ``spark.hadoop.*``), and each release adds more. So
+the harmless keys are listed, and their values are parsed. A site's ``compactor.allowed.spark.conf`` chooses among these.
+
+The driver of an application opens compactor.toml at the same path as here, or as a shipped copy.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +68,7 @@ HARMLESS: Mapping[str, tuple[re.Pattern[str], str]] = MappingProxyType(
 )
 
 
-def refuse_key(key: str, text: str, allowed: frozenset[str]) -> str | None:
+def explain_refusal(key: str, text: str, allowed: frozenset[str]) -> str | None:
     """Returns the reason why a table or a request may not set ``key`` to ``text``; None if it may.
 
     Args:

@@ -8,7 +8,7 @@ import pytest
 
 from compactor.base.errors import BadSetting
 from compactor.settings.precedence import Layer, Settings, with_override, with_request, with_table
-from compactor.settings.spark_conf import HARMLESS, driver_config, for_yarn, must_know_metastore, refusal
+from compactor.settings.spark_conf import HARMLESS, driver_config, explain_refusal, for_yarn, must_know_metastore
 
 #: Keys that run code, read files, reach hosts or change who runs.
 _DANGEROUS = """
@@ -99,11 +99,11 @@ def test_values_of_their_kind_are_taken(key: str, text: str) -> None:
 
 @pytest.mark.parametrize(("key", "text"), [(key, text) for key, texts in BAD.items() for text in texts])
 def test_values_are_parsed(key: str, text: str) -> None:
-    assert f"{key} = {text!r}: expected " in (refusal(key, text, EVERY) or "")
+    assert f"{key} = {text!r}: expected " in (explain_refusal(key, text, EVERY) or "")
 
 
 def test_a_harmless_key_is_taken_if_the_site_lists_it() -> None:
-    assert refusal("spark.executor.cores", "1", frozenset({"spark.jars"})) == (
+    assert explain_refusal("spark.executor.cores", "1", frozenset({"spark.jars"})) == (
         "spark.executor.cores is not among the keys that compactor.allowed.spark.conf allows (nothing)"
     )
     defaults = Settings.of().text("compactor.allowed.spark.conf").split(",")
