@@ -147,6 +147,26 @@ class DirectoryClaims:
         for foreign in self._foreign_above(table, location):
             raise Disagreement(_sentence(table, foreign))
 
+    def must_be_free_of_others(self, what: str, location: str, names: Iterable[str]) -> None:
+        """Checks that no other metastore claims ``location``, where a table of ours was dropped, or a directory around it.
+
+        Args:
+            what: names the dropped table.
+            names: the names in ``location``.
+
+        Raises:
+            Disagreement: another metastore does.
+            StorageError: a directory cannot be listed.
+        """
+        above = ((directory, self._around.names(self._storage, directory)) for directory in _parents(location))
+        for directory, listed in ((location, names), *above):
+            for claim in filter(None, map(parse_claim, listed)):
+                if claim.token != self._own_token():
+                    raise Disagreement(
+                        f"{what} was dropped, and {directory} is claimed by {self._describe_owner(directory, claim)}: "
+                        f"{claim.name}. Nothing is removed there; remove by hand what you know to be left of {what}"
+                    )
+
     def take(self, table: Table, location: str, listing: Listing) -> None:
         """Claims ``location`` for ``table``, before anything is staged there for the first time.
 

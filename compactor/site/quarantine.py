@@ -302,7 +302,10 @@ def _erase(site: Site, quarantined: Quarantined) -> bool:
     for location in places:
         names = site.storage.children(location)
         if any(parse_quarantine(child) in _names_of_quarantine(quarantined) for child in names):
-            if target is not None:  # another metastore's compaction may have the same number
+            # another metastore's compaction may have the same number
+            if target is None:
+                claims_of(site).must_be_free_of_others(f"{quarantined.entity}", location, names)
+            else:
                 must_have_its_own_ground(site, target.table, target.partition)
                 claims_of(site).must_be_free_in_and_around(target.table, location, names)
             quarantine_moves.erase(site.storage, location, quarantined.entry_id)

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.directory import acid_directory
+from compactor.acid.names import CLAIM_PREFIX
 from compactor.base.errors import StorageError
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
@@ -385,6 +386,16 @@ def test_a_dropped_table_leaves_nothing_behind(site: Site, kept: Table) -> None:
     over(site)
     assert [q.entry_id for q in erase_due(site)] == [1]
     assert HERE not in names_in(Path(kept.location))
+
+
+@pytest.mark.parametrize("place", ["", ".."], ids=["there", "around"])
+def test_where_a_table_was_dropped_nothing_of_another_metastore_is_erased(site: Site, kept: Table, place: str) -> None:
+    """PROTOCOL 11.13: entries of both metastores count from 1."""
+    site.metastore.embedded_catalog.drop_table(kept)
+    (Path(kept.location) / place / f"{CLAIM_PREFIX}{'f' * 32}_7").write_bytes(b"")
+    over(site)
+    assert erase_due(site) == ()
+    assert HERE in names_in(Path(kept.location))
 
 
 def test_a_table_that_was_dropped_with_its_directory_is_no_longer_listed(site: Site, kept: Table) -> None:
