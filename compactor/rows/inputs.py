@@ -18,6 +18,8 @@ class Input(NamedTuple):  # a tuple, since units with many of them go to other p
     In ``raw`` files ``write_id`` and ``statement_id`` are used for the rows' synthetic ROW__IDs.
 
     ``group`` names the raw files across which row numbers continue: a table's originals, or one delta's files.
+
+    ``version`` is what a file that replaces this one will not share (``Storage.version``); empty if it is not compared.
     """
 
     path: str  #: relative to the partition's directory
@@ -27,6 +29,7 @@ class Input(NamedTuple):  # a tuple, since units with many of them go to other p
     statement_id: int | None = None
     group: str = ""
     has_flush_length: bool = False
+    version: str = ""
 
 
 def inputs_of_originals(directory: AcidDirectory) -> Iterator[tuple[int, Input]]:

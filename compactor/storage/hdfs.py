@@ -152,6 +152,11 @@ class HdfsStorage:
         with hdfs_errors("measure", path):
             return int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
 
+    def version(self, path: str) -> str | None:
+        with hdfs_errors("look at", path):
+            status = self._status(path)
+            return None if status is None else f"{status.get('fileId', '')}:{status['modificationTime']}"
+
     def read(self, path: str) -> bytes:
         with hdfs_errors("read", path):
             return bytes(self._ask("OPEN", "GET", path).content)

@@ -133,6 +133,14 @@ class LocalStorage:
         with _errors("measure", path):
             return _status(path).st_size
 
+    def version(self, path: str) -> str | None:
+        with _errors("look at", path):
+            try:
+                status = _status(path)
+            except FileNotFoundError:
+                return None
+            return f"{status.st_ino}:{status.st_ctime_ns}"
+
     def read(self, path: str) -> bytes:
         with _errors("read", path), reading(path) as descriptor, open(descriptor, "rb", closefd=False) as file:
             return file.read()

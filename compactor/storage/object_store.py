@@ -136,6 +136,14 @@ class ObjectStorage:
         with errors("measure", path):
             return int(self._system(path).info(path)["size"])
 
+    def version(self, path: str) -> str | None:
+        try:
+            return self.status(path).tag
+        except StorageError:
+            if self.exists(path):
+                raise
+            return None
+
     def read(self, path: str) -> bytes:
         with errors("read", path):
             return bytes(self._system(path).cat_file(path))

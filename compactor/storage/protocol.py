@@ -103,6 +103,12 @@ class Storage(Protocol):
     def status(self, path: str) -> FileStatus:
         """Returns the length of the file at ``path``, and its tag where ``taking_over`` needs one."""
 
+    def version(self, path: str) -> str | None:
+        """Returns what a file that replaces the one at ``path`` will not share; it need not survive a rename.
+
+        Returns None if there is no file, or the store has no versions.
+        """
+
     def read(self, path: str) -> bytes: ...
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:

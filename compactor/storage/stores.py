@@ -149,6 +149,9 @@ class Stores:
             failed |= store.remove_all(of_store)
         return failed
 
+    def version(self, path: str) -> str | None:
+        return self.store_of(path).version(path)
+
     def identity(self, path: str) -> str | None:
         return self.store_of(path).identity(path)
 

@@ -214,6 +214,19 @@ def test_several_are_looked_at_and_removed_together(place: Place) -> None:
     assert [name for name in names if stores.exists(f"{top}/{name}")] == ["e"]
 
 
+def test_a_file_that_replaces_another_has_another_version(place: Place) -> None:
+    stores, file = place.stores, f"{root(place)}/t/f"
+    stores.make_directories(f"{root(place)}/t", like=root(place))
+    stores.write(file, b"1")
+    before = stores.version(file)
+    assert before is not None
+    assert stores.version(file) == before
+    stores.remove(file)
+    assert stores.version(file) is None
+    stores.write(file, b"2")
+    assert stores.version(file) not in (None, before)
+
+
 def test_what_is_not_there(place: Place) -> None:
     gone = f"{root(place)}/gone"
     assert not place.stores.exists(gone)

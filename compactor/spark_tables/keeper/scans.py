@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -15,10 +17,13 @@ from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
+from compactor.rows.inputs import Input
+from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.spark_tables.messages import BeginChange, BeginWrite, PlannedScan, PlanScan, SeenCommits
 from compactor.statements.tokens import tokenize
+from compactor.storage.protocol import Storage
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import (
     All,
@@ -35,11 +40,13 @@ from compactor.tables.filters.conditions import (
 from compactor.tables.reading.later_rows import NOTHING, keep_later_rows
 from compactor.tables.reading.scan_planning import plan_scan
 from compactor.tables.reading.scan_request import ScanRequest, comparable_schema
+from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import Transaction
 
 _TIMESTAMPS = "us"  #: the only precision of Spark
+_THREADS = 16  #: files that a store is asked for at a time
 _DIGITS = 18  #: numbers with at most so many digits are compared exactly by Spark
 
 
@@ -64,6 +71,7 @@ def plan_for_spark(transaction: HeldTransaction, request: PlanScan, *, rewrites:
     plan = plan_scan(transaction.txn, table, exact)
     if request.between is not None:
         plan = keep_later_rows(plan, *write_ids_between(site, table, request.between, plan.write_ids))
+    plan = add_versions(plan, site.storage)
     stores = transaction.tokens.standing_in(site.storage.options, table.location)
     has_files = request.change is not None
     return PlannedScan(
@@ -75,6 +83,26 @@ def plan_for_spark(transaction: HeldTransaction, request: PlanScan, *, rewrites:
         has_files=has_files,
         shown=None if plan.schema.equals(shown) else shown,
     )
+
+
+def add_versions(plan: ScanPlan, storage: Storage) -> ScanPlan:
+    """Returns a plan whose tasks read no other files of the same names and lengths (PROTOCOL 13.3)."""
+
+    def add_version(location: str, file: Input) -> Input:
+        if file.has_flush_length:  # its writer may still extend it
+            return file
+        return file._replace(version=storage.version(os.path.join(location, file.path)) or "")
+
+    with SideBySide(_THREADS, "versions") as threads:
+        tasks = (
+            replace(
+                task,
+                inserts=tuple(threads.map(partial(add_version, task.location), task.inserts)),
+                deletes=tuple(threads.map(partial(add_version, task.location), task.deletes)),
+            )
+            for task in plan.tasks
+        )
+        return replace(plan, tasks=tuple(tasks))
 
 
 def keep_alike_conditions(where: str, table: Table) -> list[str]:

@@ -51,7 +51,7 @@ def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int 
                 task.location, task.deletes, task.number, plan.write_ids, scratch, storage
             ).events
             with open_files(task.location, task.inserts, task.number, storage, zone=plan.default_zone) as files:
-                _must_be_as_planned(task, files)
+                _must_be_as_planned(task, files, storage)
                 readers = [FileReader(plan=plan, task=task, file=file) for file in files]
                 yield from in_order((job for reader in readers for job in reader.jobs(events)), threads)
     except FileGone as error:
@@ -60,7 +60,7 @@ def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int 
         ) from error
 
 
-def _must_be_as_planned(task: ScanTask, files: Sequence[AcidFile]) -> None:
+def _must_be_as_planned(task: ScanTask, files: Sequence[AcidFile], storage: Storage) -> None:
     lengths = {
         os.path.join(task.location, planned.path): planned.length
         for planned in task.inserts
@@ -71,6 +71,10 @@ def _must_be_as_planned(task: ScanTask, files: Sequence[AcidFile]) -> None:
             raise FileGone(
                 f"file {file.path} has {file.source.length} bytes, but {lengths[file.path]} when it was listed"
             )
+    for planned in (*task.inserts, *task.deletes):
+        path = os.path.join(task.location, planned.path)
+        if planned.version and storage.version(path) != planned.version:
+            raise FileGone(f"file {path} was replaced since it was listed")
 
 
 @dataclass(frozen=True, kw_only=True)

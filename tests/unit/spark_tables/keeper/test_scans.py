@@ -1,4 +1,4 @@
-"""The parts of a query's condition by which rows are left out before Spark evaluates it."""
+"""The parts of a query's condition by which rows are left out before Spark evaluates it, and which files tasks read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import pyarrow as pa
 import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.base.errors import Refused
+from compactor.base.errors import Refused, SnapshotExpired
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import RebalanceOptions, request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.spark_tables.keeper.scans import keep_alike_conditions, latest_commits, write_ids_between
+from compactor.spark_tables.keeper.scans import add_versions, keep_alike_conditions, latest_commits, write_ids_between
 from compactor.spark_tables.messages import SeenCommits
 from compactor.tables.reading.later_rows import NOTHING
+from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_request import ScanRequest
+from compactor.tables.reading.task_reader import read_task
 from compactor.tables.store import Store, named_table
 from compactor.tables.table import Table as OpenTable
+from compactor.tables.transactions.transaction_block import transaction
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings
 
@@ -114,3 +118,24 @@ def test_a_rebalance_with_an_order_is_seen_where_it_gives_old_rows_new_write_ids
         between(site, plain, sorted_)
     between(site, sorted_, sorted_)
     between(site, replace(first, write_ids=str(NOTHING)), sorted_)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["rows", "delete events"])
+def test_a_task_reads_no_other_file_of_the_same_name_and_length(
+    deployment: Site, warehouse: Path, table: Table, place: int
+) -> None:
+    """PROTOCOL 13.3: such as that of a table that was dropped and created again."""
+    store = Store(deployment)
+    numbers = store.create_table("d.n", {"i": "int"})
+    numbers.append(pa.table({"i": [1, 2]}))
+    numbers.delete("i = 1")
+    with transaction(deployment) as txn:
+        plan = add_versions(plan_scan(txn, named_table(deployment, "d.n"), ScanRequest()), deployment.storage)
+    (task,) = plan.tasks
+    assert [batch.to_pylist() for batch in read_task(plan, task, deployment.storage)] == [[{"i": 2}]]
+    file = Path(task.paths[place])
+    shutil.copyfile(file, file.with_name("_copy"))
+    file.unlink()
+    file.with_name("_copy").rename(file)
+    with pytest.raises(SnapshotExpired, match=f"{file} was replaced since it was listed"):
+        list(read_task(plan, task, deployment.storage))
