@@ -20,6 +20,7 @@ from decimal import Decimal
 from typing import Any, Literal, NoReturn, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,6 +36,7 @@ from compactor.tables.writing.encodable import to_encodable
 #: Arrow arrays and types have many classes, which can only be distinguished at run time.
 Array: TypeAlias = Any
 ArrowType: TypeAlias = Any
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
 _DAY = 86_400  #: seconds
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -213,9 +215,12 @@ class _Conforming:
         pairs = array.cast(pa.list_(pair))
         keys, values = pairs.flatten().flatten()
         offsets = _offsets(pairs)
+        converted = self.convert(path.items("key", offsets), keys, children[0])
+        if self.types[children[0]].kind in (TypeKind.CHAR, TypeKind.VARCHAR):
+            _check_keys(path.items("key", offsets), _plain(keys).cast(pa.string()), converted, np.asarray(offsets))
         return pa.MapArray.from_arrays(
             offsets,
-            self.convert(path.items("key", offsets), keys, children[0]),
+            converted,
             self.convert(path.items("value", offsets), values, children[1]),
             mask=_mask(array),
         )
@@ -239,6 +244,22 @@ class _Conforming:
                 raise NotConforming(f"{path}.{name}: is missing; its struct has the fields {', '.join(field_names)}")
             fields.append(self.convert(path.field(name), below[places[0]], child))
         return pa.StructArray.from_arrays(fields, names=list(names), mask=_mask(array))
+
+
+def _check_keys(path: Path, given: Array, cut: Array, offsets: Numbers) -> None:
+    """Checks that different keys of one map still differ once they are cut: readers show one of several equal keys.
+
+    Raises:
+        NotConforming: two of them do not.
+    """
+    maps = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    before, after = (np.asarray(keys.dictionary_encode().indices.fill_null(-1)) for keys in (given, cut))
+    order = np.lexsort((before, after, maps))
+    is_same_map, is_same_key, was_same_key = (codes[order][1:] == codes[order][:-1] for codes in (maps, after, before))
+    lost = order[1:][is_same_map & is_same_key & ~was_same_key]
+    if len(lost):
+        at = int(lost.min())
+        path.refuse(at, repr(given[at].as_py()), f"another key of the map is {cut[at].as_py()!r}, too, once it is cut")
 
 
 def _check_parts(path: Path, array: Array) -> Array:

@@ -82,16 +82,22 @@ def test_values_become_those_of_the_column(type_: str, array: pa.Array, expected
 def test_slices_of_nested_arrays_keep_their_own_values() -> None:
     lists = pa.array([[1], [2, 3], None, [4]])[1:]
     assert conformed("array<int>", lists).to_pylist() == [[2, 3], None, [4]]
-    maps = pa.array([[("a", 1)], [("b", 2)], None], pa.map_(pa.string(), pa.int32()))[1:]
+    maps = _maps([("a", 1)], [("b", 2)], None)[1:]
     assert conformed("map<string,int>", maps).to_pylist() == [[("b", 2)], None]
     structs = pa.array([{"a": 1}, {"a": 2}, None])[1:]
     assert conformed("struct<a:int>", structs).to_pylist() == [{"a": 2}, None]
+    several = [[("a", 1), ("b", 2)], [("b", 3), ("a", 4)], [("a", 5), ("a", 6)]]
+    assert conformed("map<varchar(1),int>", _maps(*several)).to_pylist() == several
 
 
 _DEEP = pa.array(
     [{"m": [("a", [1, 2])]}, None, {"m": [("a", []), ("b", [3, 300])]}],
     pa.struct([("m", pa.map_(pa.string(), pa.list_(pa.int64())))]),
 )
+
+
+def _maps(*maps: list[tuple[str, int]] | None) -> pa.Array:
+    return pa.array(maps, pa.map_(pa.string(), pa.int32()))
 
 
 @pytest.mark.parametrize(
@@ -129,6 +135,17 @@ _DEEP = pa.array(
         ),
         ("array<tinyint>", pa.array([[1], None, [], [2, 300]]), r"column c\.element: row 3: 300: a int8 cannot"),
         ("struct<m:map<string,array<tinyint>>>", _DEEP, r"column c\.m\.value\.element: row 2: 300: "),
+        (
+            "map<char(2),int>",
+            _maps([("b", 1)], None, [("abc", 1), ("b", 2), ("abd", 3)]),
+            "c.key: row 2: 'ab[cd]': another key of the map is 'ab', too, once it is cut",
+        ),
+        ("map<char(2),int>", _maps([("", 1), (" ", 2)]), "c.key: row 0: ' ?': another key of the map is '  ', too"),
+        (
+            "array<map<varchar(1),int>>",
+            pa.array([[[("aa", 1), ("ab", 2)]]], pa.list_(pa.map_(pa.large_string(), pa.int32()))),
+            r"c\.element\.key: row 0: 'a[ab]': another key of the map is 'a'",
+        ),
     ],
 )
 def test_what_would_be_lost_is_refused_by_column_and_value(type_: str, array: pa.Array, message: str) -> None:
