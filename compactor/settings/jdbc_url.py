@@ -2,6 +2,9 @@
 
 Every option of the URL is converted, is known not to matter, or is refused by name. An option that was dropped silently
 could be the one that keeps the connection encrypted.
+
+The options come from pgjdbc's ``PGProperty`` and ``LibPQFactory``, Connector/J's ``PropertyDefinitions`` and the reference of
+``sslMode``, MariaDB Connector/J's ``Configuration`` and, for its older releases, ``DefaultOptions``.
 """
 
 from __future__ import annotations
