@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=Path("build/demo"), help="wiped at the beginning")
     parser.add_argument("--months", type=int, default=12, choices=range(1, 13), metavar="1..12", help="of flights")
     parser.add_argument("--port", type=int, default=None, help="of Airflow; default: a free one")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     # SIGINT too: a shell starts background processes with it ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -33,15 +33,15 @@ def main(arguments: list[str] | None = None) -> int:
     # The table needs this width; a narrower terminal wraps the lines itself.
     console = Console()
     console.width = max(console.width, 150)
-    demo = Demo(_ROOT, given.folder.resolve(), console, months=given.months, port=given.port)
+    demo = Demo(_ROOT, options.folder.resolve(), console, months=options.months, port=options.port)
     try:
-        demo.run() if given.what == "run" else demo.up()
+        demo.run() if options.what == "run" else demo.up()
     except CompactorError as error:
         console.print(f"[bold red]The demo failed.[/bold red] {escape(str(error))}", highlight=False)
         return 1
     except KeyboardInterrupt:
         console.print("Stopped.")
-        return 0 if given.what == "up" else 130
+        return 0 if options.what == "up" else 130
     return 0
 
 

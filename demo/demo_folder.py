@@ -1,4 +1,4 @@
-"""The demo's folder, which it may wipe, with its own metastore, warehouse and Airflow."""
+"""The demo's folder, which the demo may wipe: its metastore, warehouse and Airflow."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DemoPaths:
         return self.folder / "report.json"
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Locks the folder until the block ends.
 
         Raises:
@@ -65,11 +65,11 @@ class DemoPaths:
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         path = self.folder.parent / f"{self.folder.name}.lock"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a") as lock:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "a") as file:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise Refused(f"{self.folder} is used by another demo that runs now; stop that one first") from None
+                raise Refused(f"{self.folder} is used by another running demo; stop that demo first") from None
             yield
 
     def make(self) -> None:

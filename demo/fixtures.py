@@ -59,12 +59,12 @@ class FixtureStep:
     dump: Dump
 
     def partitions(self) -> dict[str, tuple[str, ...]]:
-        """Returns the unescaped values of each partition in storage by PART_NAME."""
+        """Returns the unescaped values of each partition in storage by PART_NAME, such as ``day=2026-11-01``."""
         depth = len(self.description.partition_keys)
         if self.directory is None or depth == 0:
             return {}
-        found = sorted(p.relative_to(self.directory).parts for p in self.directory.glob("/".join(["*=*"] * depth)))
-        return {"/".join(parts): tuple(unquote(part.partition("=")[2]) for part in parts) for parts in found}
+        names = sorted(p.relative_to(self.directory).parts for p in self.directory.glob("/".join(["*=*"] * depth)))
+        return {"/".join(parts): tuple(unquote(part.partition("=")[2]) for part in parts) for parts in names}
 
     def visibility_txn_ids(self) -> set[int]:
         """Returns the transaction of every ``_v<txn>`` in storage."""
@@ -82,7 +82,7 @@ def read_step(path: Path) -> FixtureStep:
         BadFile: a dump cannot be parsed, or does not give the table's name.
     """
     if not (path / "txn_tables.txt").is_file():
-        raise NotFound(f"{path}: no txn_tables.txt in it; wanted a directory <set>/<fixture>/<step>")
+        raise NotFound(f"{path}: no txn_tables.txt in it; expected a directory <set>/<fixture>/<step>")
     description = parse_description((path / "describe.txt").read_text("utf-8"), str(path / "describe.txt"))
     dump = parse_dump((path / "txn_tables.txt").read_text("utf-8"), str(path / "txn_tables.txt"))
     directories = [child for child in sorted(path.iterdir()) if child.name not in _SIDE_FILES]
@@ -119,8 +119,8 @@ def register_fixture(
     name = table or step.table
     target = (warehouse if database == "default" else warehouse / f"{database}.db") / name
     if target.exists():
-        raise Refused(f"{target} is there already; register {step.path} under another table name")
-    states = _states(step)
+        raise Refused(f"{target} exists already; register {step.path} under another table name")
+    states = _find_states(step)
     with metastore.database.read() as connection:
         _check_states(connection, step, states)
     if step.directory is None:
@@ -160,17 +160,17 @@ def _create(metastore: Metastore, step: FixtureStep, database: str, name: str, l
     return created
 
 
-def _own(step: FixtureStep, table: str, prefix: str) -> Iterable[Row]:
-    """Returns the dump's rows of this table, whose directory name is in every column ``…_TABLE``."""
+def _list_own_rows(step: FixtureStep, table: str, prefix: str) -> Iterable[Row]:
+    """Returns the dump's rows of this table; every column ``…_TABLE`` has the name of its directory."""
     return (row for row in step.dump.rows(table) if row[f"{prefix}_TABLE"] == step.table)
 
 
-def _states(step: FixtureStep) -> dict[int, str]:
-    """The state of every transaction that this table knows: written, compacted, or named in storage."""
+def _find_states(step: FixtureStep) -> dict[int, str]:
+    """Returns the state of every transaction of this table: of its writes, compactions and names in storage."""
     aborted = {int(row["TXN_ID"] or 0) for row in step.dump.rows("TXNS") if row["TXN_STATE"] == txn_states.ABORTED}
     opened = [row["TXN_ID"] for row in step.dump.rows("TXNS") if row["TXN_STATE"] == txn_states.OPEN]
     if opened:
-        raise BadFile(f"{step.path}: transactions {', '.join(map(str, opened))} are open in the dump, wanted none")
+        raise BadFile(f"{step.path}: transactions {', '.join(map(str, opened))} are open in the dump; expected: none")
     known = step.visibility_txn_ids()
     sources = (
         ("TXN_TO_WRITE_ID", "T2W", "TXNID"),
@@ -180,35 +180,35 @@ def _states(step: FixtureStep) -> dict[int, str]:
         ("COMPLETED_COMPACTIONS", "CC", "TXN_ID"),
     )
     for table, prefix, column in sources:
-        known |= {int(row.get(f"{prefix}_{column}") or 0) for row in _own(step, table, prefix)}
+        known |= {int(row.get(f"{prefix}_{column}") or 0) for row in _list_own_rows(step, table, prefix)}
     return {txn: txn_states.ABORTED if txn in aborted else txn_states.COMMITTED for txn in sorted(known - {0})}
 
 
-def _largest(step: FixtureStep, states: Mapping[int, str]) -> int:
+def _find_largest(step: FixtureStep, states: Mapping[int, str]) -> int:
     ids = [int(row["TXN_ID"] or 0) for row in step.dump.rows("TXNS")]
     return max([*ids, *states, (step.dump.number("NEXT_TXN_ID", "NTXN_NEXT") or 1) - 1, 0])
 
 
 def _check_states(connection: Connection, step: FixtureStep, states: Mapping[int, str]) -> None:
-    present = _present(connection)
-    used = _used(connection)
-    for txn, wanted in states.items():
-        found = present.get(txn)
-        # an id filled in as committed that no table uses may still become aborted
-        if found is not None and found != wanted and (found != txn_states.COMMITTED or txn in used):
+    present = _read_states(connection)
+    used = _list_used(connection)
+    for txn, state in states.items():
+        registered = present.get(txn)
+        # An id that was filled in as committed and that no table uses may still become aborted.
+        if registered is not None and registered != state and (registered != txn_states.COMMITTED or txn in used):
             raise Refused(
-                f"transaction {txn} is {wanted!r} in {step.path} and {found!r} in what is registered already; "
+                f"transaction {txn} is {state!r} in {step.path} and {registered!r} in a registered table; "
                 "choose fixtures or steps that agree, or register them into two metastores"
             )
 
 
-def _present(connection: Connection) -> dict[int, str]:
+def _read_states(connection: Connection) -> dict[int, str]:
     """Returns the state of every transaction."""
     rows = connection.execute(select(tables.TXNS.c.TXN_ID, tables.TXNS.c.TXN_STATE))
     return {row.TXN_ID: row.TXN_STATE for row in rows}
 
 
-def _used(connection: Connection) -> set[int]:
+def _list_used(connection: Connection) -> set[int]:
     """Returns the transactions used by any registered table."""
     columns = (
         tables.TXN_TO_WRITE_ID.c.T2W_TXNID,
@@ -235,13 +235,14 @@ class _Loader:
         self._transactions(states)
         self._write_ids()
         for table, prefix in ((tables.TXN_COMPONENTS, "TC"), (tables.COMPLETED_TXN_COMPONENTS, "CTC")):
-            self._insert(table, prefix, (_with_write_id(row, prefix) for row in _own(self._step, table.name, prefix)))
+            rows = _list_own_rows(self._step, table.name, prefix)
+            self._insert(table, prefix, (_add_write_id(row, prefix) for row in rows))
         self._queue()
 
     def _transactions(self, states: Mapping[int, str]) -> None:
         txns = tables.TXNS
-        present = _present(self._connection)
-        # the earlier check leaves one kind of change: filled in as committed, now known to be aborted
+        present = _read_states(self._connection)
+        # The earlier check allows one kind of change: filled in as committed, and now known as aborted.
         changed = [txn for txn, state in states.items() if present.get(txn, state) != state]
         if changed:
             self._connection.execute(
@@ -250,7 +251,7 @@ class _Loader:
         dumped = {int(row["TXN_ID"] or 0): row for row in self._step.dump.rows("TXNS")}
         rows = [
             self._transaction(txn, states.get(txn, txn_states.COMMITTED), dumped.get(txn, {}))
-            for txn in range(1, _largest(self._step, states) + 1)
+            for txn in range(1, _find_largest(self._step, states) + 1)
             if txn not in present
         ]
         if rows:
@@ -270,14 +271,14 @@ class _Loader:
 
     def _write_ids(self) -> None:
         if "NEXT_WRITE_ID" in self._step.dump.tables:
-            self._insert(tables.NEXT_WRITE_ID, "NWI", _own(self._step, "NEXT_WRITE_ID", "NWI"))
-            self._insert(tables.TXN_TO_WRITE_ID, "T2W", _own(self._step, "TXN_TO_WRITE_ID", "T2W"))
+            self._insert(tables.NEXT_WRITE_ID, "NWI", _list_own_rows(self._step, "NEXT_WRITE_ID", "NWI"))
+            self._insert(tables.TXN_TO_WRITE_ID, "T2W", _list_own_rows(self._step, "TXN_TO_WRITE_ID", "T2W"))
             return
         # Hive 2 had no write IDs; Hive's own upgrade to 3 uses the transaction id
         following = self._step.dump.number("NEXT_TXN_ID", "NTXN_NEXT")
         self._insert(tables.NEXT_WRITE_ID, "NWI", [{"NWI_NEXT": str(following or 1)}])
-        own = [row["CTC_TXNID"] for row in _own(self._step, "COMPLETED_TXN_COMPONENTS", "CTC")]
-        own += [row["TC_TXNID"] for row in _own(self._step, "TXN_COMPONENTS", "TC")]
+        own = [row["CTC_TXNID"] for row in _list_own_rows(self._step, "COMPLETED_TXN_COMPONENTS", "CTC")]
+        own += [row["TC_TXNID"] for row in _list_own_rows(self._step, "TXN_COMPONENTS", "TC")]
         rows = [{"T2W_TXNID": txn, "T2W_WRITEID": txn} for txn in sorted(set(own), key=lambda txn: int(txn or 0))]
         self._insert(tables.TXN_TO_WRITE_ID, "T2W", rows)
 
@@ -286,7 +287,7 @@ class _Loader:
         queue, history = tables.COMPACTION_QUEUE, tables.COMPLETED_COMPACTIONS
         taken = set(self._connection.scalars(select(queue.c.CQ_ID).union(select(history.c.CC_ID))))
         for table, prefix in ((history, "CC"), (queue, "CQ")):
-            for row in _own(self._step, table.name, prefix):
+            for row in _list_own_rows(self._step, table.name, prefix):
                 number = int(row[f"{prefix}_ID"] or 0)
                 while number in taken:
                     number += 1
@@ -308,8 +309,8 @@ class _Loader:
 
     def _values(self, table: Table, row: Row) -> dict[str, object]:
         values: dict[str, object] = {}
-        for found, text in row.items():
-            column = table.c.get(_RENAMED.get(found, found))
+        for name, text in row.items():
+            column = table.c.get(_RENAMED.get(name, name))
             if column is None or column.name == "CTC_TIMESTAMP":
                 continue
             if text is None or column.type.python_type is not int:
@@ -320,7 +321,7 @@ class _Loader:
         return values
 
 
-def _with_write_id(row: Row, prefix: str) -> Row:
+def _add_write_id(row: Row, prefix: str) -> Row:
     """Adds the columns Hive 2 did not have to a component's row, as Hive's own upgrade to 3 does."""
     if f"{prefix}_WRITEID" in row:
         return row

@@ -44,7 +44,7 @@ _DELETE_DAY, _UPDATE_DAY, _UPDATE_CARRIER = 15, 20, "UA"
 
 
 class ChangeKind(enum.Enum):
-    """The kind of change a transaction of the demo makes."""
+    """The kind of change in a transaction of the demo."""
 
     LOAD = "a day's flights are inserted"
     CANCEL = "flights that never left are deleted"
@@ -61,7 +61,7 @@ class Change:
     commits: bool = True
 
 
-def planned_changes(days: list[tuple[int, int]]) -> list[Change]:
+def plan_changes(days: list[tuple[int, int]]) -> list[Change]:
     """Returns the transactions in order, for a table with flights on ``days`` (month, day).
 
     There is one load per day, then three that abort, then a late deletion and a late correction for each month.
@@ -86,7 +86,7 @@ def planned_changes(days: list[tuple[int, int]]) -> list[Change]:
     return loads + aborted + late
 
 
-def data_file() -> Path:
+def find_data_file() -> Path:
     """Returns the path of the package's data.
 
     Raises:
@@ -109,16 +109,16 @@ def read_flights() -> pa.Table:
     types = {name: _ARROW[kind] for name, kind in COLUMNS.items()} | {PARTITION_KEY: pa.int32()}
     options = csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=True)
     options.null_values = ["NA", ""]
-    with zipfile.ZipFile(data_file()) as archive:
+    with zipfile.ZipFile(find_data_file()) as archive:
         (member,) = (name for name in archive.namelist() if name.endswith("flights.csv") and "__MACOSX" not in name)
         with archive.open(member) as file:
             table = csv.read_csv(file, convert_options=options)
     if table.num_rows != ROWS:
-        raise NotFound(f"{data_file()} has {table.num_rows} flights; wanted: {ROWS}")
+        raise NotFound(f"{find_data_file()} has {table.num_rows} flights; expected: {ROWS}")
     return table
 
 
-def by_day(flights: pa.Table, months: int = 12) -> Iterator[tuple[int, int, pa.Table]]:
+def split_by_day(flights: pa.Table, months: int = 12) -> Iterator[tuple[int, int, pa.Table]]:
     """Yields (month, day, that day's flights without ``month``) in calendar order."""
     ordered = flights.sort_by([(PARTITION_KEY, "ascending"), ("day", "ascending")])
     key = pc.add(pc.multiply(ordered[PARTITION_KEY], 100), ordered["day"])
@@ -131,8 +131,8 @@ def by_day(flights: pa.Table, months: int = 12) -> Iterator[tuple[int, int, pa.T
         at += rows
 
 
-def affected(change: Change, rows: pa.Table) -> pa.ChunkedArray:
-    """Returns a mask of the rows of a partition that a deletion or correction affects."""
+def select_affected(change: Change, rows: pa.Table) -> pa.ChunkedArray:
+    """Returns a mask of the rows that a deletion or correction changes in a partition."""
     today = pc.equal(rows["day"], change.day)
     if change.kind is ChangeKind.CANCEL:
         return pc.and_(today, pc.is_null(rows["dep_time"]))
@@ -140,7 +140,7 @@ def affected(change: Change, rows: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.and_(today, early), pc.equal(rows["carrier"], _UPDATE_CARRIER))
 
 
-def corrected(rows: pa.Table) -> pa.Table:
+def correct(rows: pa.Table) -> pa.Table:
     """Returns ``rows`` after a correction."""
     at = rows.schema.get_field_index("arr_delay")
     return rows.set_column(at, rows.schema.field(at), pa.chunked_array([pa.array([0] * rows.num_rows, pa.int32())]))

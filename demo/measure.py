@@ -23,12 +23,12 @@ _AT_ONCE = 1 << 16  #: rows converted to text at a time
 def measure(site: Site, database: str, name: str) -> TableFigures:
     """Measures the table as seen by a reader of the newest snapshot."""
     table = site.metastore.catalog.table(database, name)
-    targets = list(_targets(site, table))
+    targets = list(_list_targets(site, table))
     txns = site.metastore.transactions.snapshot()
     write_ids = site.write_ids(table, txns)
     content = sum((Content.from_listing(site.storage.listing(target.location)) for target in targets), Content())
     start = time.perf_counter()
-    read = [rows_of(site, target, txns, write_ids) for target in targets]
+    read = [read_rows(site, target, txns, write_ids) for target in targets]
     seconds = time.perf_counter() - start
     return TableFigures(
         table=f"{database}.{name}",
@@ -38,11 +38,11 @@ def measure(site: Site, database: str, name: str) -> TableFigures:
         bytes=content.bytes,
         rows=sum(rows.num_rows for rows in read),
         seconds=seconds,
-        checksum=checksum(read),
+        checksum=digest_rows(read),
     )
 
 
-def _targets(site: Site, table: Table) -> Iterator[Target]:
+def _list_targets(site: Site, table: Table) -> Iterator[Target]:
     names: Sequence[str | None] = [None]
     if table.partition_keys:
         names = sorted(partition.name for partition in site.metastore.catalog.partitions(table))
@@ -50,14 +50,14 @@ def _targets(site: Site, table: Table) -> Iterator[Target]:
         yield site.target(Entity(database=table.database, table=table.name, partition=name))
 
 
-def rows_of(site: Site, target: Target, txns: ValidTxnList, write_ids: ValidWriteIdList) -> pa.Table:
+def read_rows(site: Site, target: Target, txns: ValidTxnList, write_ids: ValidWriteIdList) -> pa.Table:
     """Reads every visible row of one location, with its ROW__ID in front."""
     directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
     batches = list(read_snapshot(target.location, directory, write_ids, target.row_type, site.storage))
     return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in ROW_ID_COLUMNS})
 
 
-def checksum(parts: list[pa.Table]) -> str:
+def digest_rows(parts: list[pa.Table]) -> str:
     """Returns a digest of all values, including ROW__IDs, independent of the order of reading."""
     digest = hashlib.sha256()
     for rows in parts:

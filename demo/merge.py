@@ -1,7 +1,7 @@
-"""The demo's MERGE: a day's changes go into a table of orders, in SQL on Spark, before anything is compacted.
+"""The demo's MERGE: it applies a day's changes to a table of orders, in SQL on Spark, before any compaction.
 
-``python -m demo.merge CONFIG`` runs it in a process of its own, and Spark and the keeper of its transactions end
-with it: a snapshot that an application still holds would keep the cleaner waiting.
+``python -m demo.merge CONFIG`` runs it in its own process. Spark and the keeper of its transactions end with the process, so
+no open snapshot blocks the cleaner.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ class MergeFailed(CompactorError):
 
 
 def load(site: Site) -> None:
-    """Creates and fills both tables, in a database that exists."""
+    """Creates and fills both tables in an existing database."""
     store = Store(site)
     orders = store.create_table(str(ORDERS), _COLUMNS)
     for number in range(INSERTS):
         ids = range(number * AT_ONCE, (number + 1) * AT_ONCE)
         orders.append(pa.table({"id": ids, "status": ["new"] * AT_ONCE, "cents": [100 * (i % 90 + 10) for i in ids]}))
     changes = store.create_table(str(CHANGES), _COLUMNS, properties={"no_auto_compaction": "true"})
-    ids = range(0, (INSERTS + 1) * AT_ONCE, 4)  # a twelfth of them are of orders that are not there yet
+    ids = range(0, (INSERTS + 1) * AT_ONCE, 4)  # a twelfth of them are new orders
     status = ["cancelled" if i % 40 == 0 else "paid" for i in ids]
     changes.append(pa.table({"id": ids, "status": status, "cents": [i % 7 for i in ids]}))
 
 
 def run(place: DemoPaths) -> str:
-    """Runs the statement on Spark, and returns the numbers of rows that it changed, in words.
+    """Runs the statement on Spark; returns a sentence with the numbers of changed rows.
 
     Raises:
-        MergeFailed: it failed; the message names the log.
+        MergeFailed: the statement failed; the message names the log.
     """
     log = place.folder / "merge.log"
     command = [sys.executable, "-m", "demo.merge", str(place.config)]
@@ -64,14 +64,14 @@ def run(place: DemoPaths) -> str:
 
 
 def main(config: Path) -> None:
-    """Runs the statement in a Spark of this machine, and writes what it changed to standard output."""
+    """Runs the statement in a local Spark, and prints the numbers of changed rows."""
     from pyspark.sql import SparkSession
 
     from compactor.spark_tables import sql
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("demo: MERGE")
-    given = {
+    conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
@@ -79,7 +79,7 @@ def main(config: Path) -> None:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(config.parent / "spark"),
     }
-    for key, value in given.items():
+    for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:

@@ -50,12 +50,12 @@ def parse_dump(text: str, name: str) -> Dump:
             current = tables.setdefault(match["table"], []), match["columns"].split(",")
             continue
         if current is None:
-            raise BadFile(f"{name}:{number}: a row under no heading; wanted a line '[TABLE] COLUMN,…' before it")
+            raise BadFile(f"{name}:{number}: a row without a heading; expected a line '[TABLE] COLUMN,…' before it")
         rows, columns = current
-        # "name | " at the end of a line is an empty last value
+        # A line that ends with "name | " has an empty last value.
         values = (line + " " if line.endswith(" |") else line).removeprefix("   ").split(" | ")
         if len(values) != len(columns):
-            raise BadFile(f"{name}:{number}: {len(values)} values, wanted {len(columns)} ({', '.join(columns)})")
+            raise BadFile(f"{name}:{number}: {len(values)} values; expected {len(columns)} ({', '.join(columns)})")
         rows.append({c: None if v == "null" else v for c, v in zip(columns, values, strict=True)})
     return Dump(name=name, tables={table: tuple(rows) for table, rows in tables.items()})
 
@@ -106,11 +106,11 @@ def parse_description(text: str, name: str) -> Description:
         elif cells[0].endswith(":"):
             facts[cells[0].removesuffix(":")] = cells[1] if len(cells) > 1 else ""
     if not columns:
-        raise BadFile(f"{name}: no column found; wanted the text of DESCRIBE FORMATTED")
-    return _description(name, tuple(columns), tuple(keys), parameters, facts)
+        raise BadFile(f"{name}: it has no column; expected the text of DESCRIBE FORMATTED")
+    return _make_description(name, tuple(columns), tuple(keys), parameters, facts)
 
 
-def _description(
+def _make_description(
     name: str,
     columns: tuple[tuple[str, str], ...],
     keys: tuple[tuple[str, str], ...],
@@ -120,7 +120,7 @@ def _description(
     try:
         buckets = int(facts.get("Num Buckets", "-1"))
     except ValueError as error:
-        raise BadFile(f"{name}: Num Buckets is {facts['Num Buckets']!r}, wanted a number") from error
+        raise BadFile(f"{name}: Num Buckets is {facts['Num Buckets']!r}; expected a number") from error
     return Description(
         columns=columns,
         partition_keys=keys,
@@ -130,11 +130,11 @@ def _description(
         type=facts.get("Table Type", "MANAGED_TABLE"),
         input_format=facts.get("InputFormat", ORC_INPUT_FORMAT),
         buckets=buckets,
-        bucket_columns=_bracketed(facts.get("Bucket Columns", "[]")),
-        sort_columns=_bracketed(facts.get("Sort Columns", "[]")),
+        bucket_columns=_parse_brackets(facts.get("Bucket Columns", "[]")),
+        sort_columns=_parse_brackets(facts.get("Sort Columns", "[]")),
     )
 
 
-def _bracketed(text: str) -> tuple[str, ...]:
+def _parse_brackets(text: str) -> tuple[str, ...]:
     """Parses ``[a, b]`` into ``("a", "b")``."""
     return tuple(part.strip() for part in text.strip("[]").split(",") if part.strip())

@@ -18,7 +18,7 @@ class TableFigures:
     """The figures of one table at one time. ``checksum`` covers all rows and their ROW__IDs, in order of ROW__ID."""
 
     table: str
-    partitions: int  #: 0 for a table that has none
+    partitions: int  #: 0 for an unpartitioned table
     directories: int
     files: int
     bytes: int
@@ -27,7 +27,7 @@ class TableFigures:
     checksum: str
 
 
-def comparison(before: Sequence[TableFigures], after: Sequence[TableFigures]) -> Table:
+def compare(before: Sequence[TableFigures], after: Sequence[TableFigures]) -> Table:
     """Builds the table for the terminal: each figure before -> after."""
     table = Table(title="Before -> after compaction", title_justify="left", box=box.SIMPLE)
     table.add_column("table", no_wrap=True)
@@ -72,46 +72,46 @@ def write(path: Path, before: Sequence[TableFigures], after: Sequence[TableFigur
     path.write_text(json.dumps({"tables": tables, "seconds": round(seconds, 1)}, indent=2) + "\n", "utf-8")
 
 
-def copying(run: Run) -> str:
-    """Returns the sentence about a compaction that had only to copy."""
+def describe_copy(run: Run) -> str:
+    """Returns the sentence about a compaction that only had to copy."""
     return (
         f"{run.entity}: {run.bytes_copied or 0:,} of {run.bytes_after:,} bytes were copied as they were; "
         f"{run.stripes_copied} stripes copied, {run.stripes_reencoded} decoded, {run.seconds:.1f} s"
     )
 
 
-def decoded(run: Run) -> list[str]:
-    """Complains about stripes that were decoded, of a table from which nothing was deleted."""
+def find_decoded(run: Run) -> list[str]:
+    """Returns a complaint if stripes were decoded, of a table without deletions."""
     if run.stripes_copied and not run.stripes_reencoded:
         return []
-    return [f"{run.entity}: {run.stripes_reencoded} stripes were decoded; wanted: all of them copied"]
+    return [f"{run.entity}: {run.stripes_reencoded} stripes were decoded; expected: all of them copied"]
 
 
-def complaints(
+def find_complaints(
     before: Sequence[TableFigures], after: Sequence[TableFigures], written: Mapping[str, int] | None = None
 ) -> list[str]:
-    """Lists the differences from the promised result, one sentence each; empty if there are none.
+    """Lists the differences from the promised result, one sentence each.
 
     Args:
-        written: the rows of each table that was written meanwhile, each row by a transaction of its own.
+        written: the rows of each table that was written during the demo, one row in each transaction.
     """
-    found: list[str] = []
+    complaints: list[str] = []
     for old, new in zip(before, after, strict=True):
         if (rows := (written or {}).get(old.table)) is not None:
             if new.rows != rows or new.directories >= rows:
-                found.append(
-                    f"{old.table}: {new.rows} rows in {new.directories} directories; wanted: the {rows} rows that were "
-                    "written, in fewer directories"
+                complaints.append(
+                    f"{old.table}: {new.rows} rows in {new.directories} directories; expected: the {rows} rows that "
+                    "were written, in fewer directories"
                 )
             continue
         if old.rows != new.rows:
-            found.append(f"{old.table}: {old.rows} rows before and {new.rows} after; wanted: the same")
+            complaints.append(f"{old.table}: {old.rows} rows before and {new.rows} after; expected: the same")
         if old.checksum != new.checksum:
-            found.append(f"{old.table}: rows or ROW__IDs changed (checksum {old.checksum} -> {new.checksum})")
-        wanted = max(old.partitions, 1)
-        if new.directories != wanted:
-            found.append(
-                f"{old.table}: {old.directories} directories before and {new.directories} after; wanted: {wanted}, "
+            complaints.append(f"{old.table}: rows or ROW__IDs changed (checksum {old.checksum} -> {new.checksum})")
+        expected = max(old.partitions, 1)
+        if new.directories != expected:
+            complaints.append(
+                f"{old.table}: {old.directories} directories before and {new.directories} after; expected: {expected}, "
                 "one for each partition"
             )
-    return found
+    return complaints

@@ -1,5 +1,4 @@
-"""Scenes beside the demo's main table: one that only grows and is copied, a report that is left open, a file that is cut
-short and put back, and writes that go on."""
+"""The demo's other scenes: a table that only grows, an open report, a truncated file that is repaired, continuous writes."""
 
 from __future__ import annotations
 
@@ -26,14 +25,14 @@ CLICKS, DAMAGED, LIVE = (Entity(database=DATABASE, table=name) for name in ("cli
 INSERTS = 12  #: above the threshold of 10 deltas
 CLICKS_AT_ONCE, _TOKEN = 30_000, 320  #: rows of an insert, and the length of a text that hardly compresses
 _PAUSE_SECONDS = 2.0  #: between two writes into ``LIVE``
-#: Requests for it are made by hand, so that the demo decides when it fails and when no longer.
+#: The demo requests its compactions by hand, so that it decides when they fail.
 _BY_HAND = {"no_auto_compaction": "true"}
-#: Each delta is more than a tenth of its base, so that by size every pass would ask for it again.
+#: Each delta is more than a tenth of its base, so by size every pass would request another compaction.
 _BY_NUMBER = {"compactorthreshold.hive.compactor.delta.pct.threshold": "1000"}
 
 
 def load(site: Site) -> None:
-    """Creates and fills the tables, in a database that exists."""
+    """Creates and fills the tables in an existing database."""
     store = Store(site)
     clicks = store.create_table(str(CLICKS), {"id": "bigint", "token": "string"})
     for number in range(INSERTS):
@@ -57,8 +56,8 @@ def _note(number: int) -> pa.Table:
 
 
 @contextmanager
-def left_open(site: Site) -> Iterator[None]:
-    """Reads the first rows of ``CLICKS`` and, until the block ends, neither goes on nor closes: the cleaner has to wait."""
+def leave_open(site: Site) -> Iterator[None]:
+    """Reads the first rows of ``CLICKS``, and stays open until the block ends, so the cleaner must wait."""
     reader = Store(site).load_table(str(CLICKS)).scan().to_arrow_batch_reader()
     try:
         reader.read_next_batch()
@@ -68,7 +67,7 @@ def left_open(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def writes(place: DemoPaths) -> Iterator[None]:
+def keep_writing(place: DemoPaths) -> Iterator[None]:
     """Writes a row into ``LIVE`` every few seconds until the block ends.
 
     Raises:
@@ -93,21 +92,21 @@ def _write(place: DemoPaths, stop: threading.Event) -> None:
             number += 1
 
 
-def written(site: Site) -> int:
-    """Returns the number of rows that were written into ``LIVE``, one by each transaction that had a write ID."""
+def count_written(site: Site) -> int:
+    """Returns the number of rows in ``LIVE``: each transaction with a write ID has written one."""
     return site.metastore.write_ids.next(LIVE.database, LIVE.table) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A file of ``DAMAGED`` that is cut short, and its copy."""
+    """A truncated file of ``DAMAGED``, and its copy."""
 
     file: Path
     kept: Path
 
     @classmethod
-    def done(cls, site: Site, folder: Path) -> Damage:
-        """Keeps one of the table's files in ``folder``, and cuts it in half where it lies."""
+    def truncate(cls, site: Site, folder: Path) -> Damage:
+        """Copies one of the table's files to ``folder``, and cuts the original in half."""
         location = Path(site.target(DAMAGED).location.removeprefix("file:"))
         file = min(location.glob("delta_*/bucket_*"))
         kept = folder / file.name
@@ -116,7 +115,7 @@ class Damage:
         return cls(file=file, kept=kept)
 
     def mend(self) -> None:
-        """Puts the copy in the file's place."""
-        beside = self.file.with_name(f".{self.file.name}")
-        shutil.copy2(self.kept, beside)
-        beside.replace(self.file)
+        """Replaces the file by its copy."""
+        copy = self.file.with_name(f".{self.file.name}")
+        shutil.copy2(self.kept, copy)
+        copy.replace(self.file)

@@ -13,7 +13,7 @@ from compactor.compaction.states import State
 from compactor.site.site import Site
 from demo.servers import AirflowServers, ServersFailed
 
-#: In the order of unpausing: consumers of events first, so that no event arrives at a paused DAG.
+#: In the order of unpausing: consumers of events first, so that no event reaches a paused DAG.
 DAGS = ("compaction_cleaner", "compaction_worker", "acid_housekeeper", "compact_table", "compaction_initiator")
 _POLL = 0.5
 
@@ -39,28 +39,28 @@ class SchedulerWatch:
     def prepare(self) -> None:
         """Creates the pool and unpauses the DAGs."""
         self._servers.call("POST", "/api/v2/pools", {"name": "compaction", "slots": 1})
-        self.wait("all DAGs are known", self._dags_known, 300)
+        self.wait("all DAGs are known", self._are_dags_known, 300)
         for dag in DAGS:
             self._servers.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
 
-    def _dags_known(self) -> bool:
+    def _are_dags_known(self) -> bool:
         errors = self._servers.call("GET", "/api/v2/importErrors")["import_errors"]
         if errors:
             raise ServersFailed(f"a DAG file cannot be imported: {errors[0]['stack_trace']}")
-        found = self._servers.call("GET", "/api/v2/dags?limit=100")["dags"]
-        return {dag["dag_id"] for dag in found} >= set(DAGS)
+        dags = self._servers.call("GET", "/api/v2/dags?limit=100")["dags"]
+        return {dag["dag_id"] for dag in dags} >= set(DAGS)
 
-    def merged(self, entities: Collection[Entity]) -> bool:
+    def are_merged(self, entities: Collection[Entity]) -> bool:
         """Returns true if all of ``entities`` are compacted, whether they are cleaned or wait for the cleaner."""
         entries = self._site.metastore.entries
         ready = entries.queue(states=(State.READY_FOR_CLEANING,))
         return self._succeeded() | {entry.entity for entry in ready} >= set(entities)
 
-    def compacted(self, entities: Collection[Entity]) -> bool:
+    def are_compacted(self, entities: Collection[Entity]) -> bool:
         """Returns true if all of ``entities`` are compacted and cleaned, and nothing else waits."""
         return self._succeeded() >= set(entities) and not self._site.metastore.entries.queue()
 
-    def failed(self, entity: Entity) -> Entry | None:
+    def find_failure(self, entity: Entity) -> Entry | None:
         """Returns the newest failed compaction of ``entity``; None without one."""
         history = self._site.metastore.entries.history(table=(entity.database, entity.table))
         return max((e for e in history if e.state is State.FAILED), key=lambda entry: entry.id, default=None)
@@ -68,7 +68,7 @@ class SchedulerWatch:
     def _succeeded(self) -> set[Entity]:
         return {e.entity for e in self._site.metastore.entries.history() if e.state is State.SUCCEEDED}
 
-    def succeeded(self, dag: str, kind: str = "", times: int = 1) -> bool:
+    def has_succeeded(self, dag: str, kind: str = "", times: int = 1) -> bool:
         """Returns true if at least ``times`` runs of ``dag`` with an id that begins with ``kind`` succeeded."""
         ended = [run for (d, run), state in self._runs.items() if d == dag and state == "success"]
         return sum(run.startswith(kind) for run in ended) >= times
@@ -87,13 +87,13 @@ class SchedulerWatch:
         deadline = time.monotonic() + timeout
         while True:
             self._servers.check()
-            if self._is(done):
+            if self._check(done):
                 return
             if time.monotonic() > deadline:
-                raise ServersFailed(f"waited {timeout:.0f} s for this, in vain: {what}. {self._state()}")
+                raise ServersFailed(f"this did not happen within {timeout:.0f} s: {what}. {self._describe_state()}")
             time.sleep(_POLL)
 
-    def _is(self, done: Callable[[], bool]) -> bool:
+    def _check(self, done: Callable[[], bool]) -> bool:
         """Prints changes and checks ``done``; a call that fails on a busy machine is repeated the next time."""
         try:
             self._watch()
@@ -102,12 +102,13 @@ class SchedulerWatch:
             return False
 
     def _watch(self) -> None:
-        for run in self._changed():
+        for run in self._list_changes():
             dag, state = run["dag_id"], run["state"]
             if state != "queued":
                 self.report(f"{dag} [bold]{state}[/bold] ({run['run_type'].replace('_', ' ')})")
-            if state == "failed" and not any(self.failed(entity) for entity in self._may_fail):
-                raise ServersFailed(f"{dag} failed in run {run['dag_run_id']}: {self._why(dag, run['dag_run_id'])}")
+            if state == "failed" and not any(self.find_failure(entity) for entity in self._may_fail):
+                reason = self._explain_failure(dag, run["dag_run_id"])
+                raise ServersFailed(f"{dag} failed in run {run['dag_run_id']}: {reason}")
         queue = self._queue_text()
         if queue != self._queue:
             self._queue = queue
@@ -117,7 +118,7 @@ class SchedulerWatch:
         if failed:
             raise ServersFailed(f"compaction {failed[0].id} of {failed[0].entity} failed: {failed[0].error}")
 
-    def _changed(self) -> Iterator[Mapping[str, Any]]:
+    def _list_changes(self) -> Iterator[Mapping[str, Any]]:
         runs: Sequence[Mapping[str, Any]] = self._servers.call(
             "GET", "/api/v2/dags/~/dagRuns?limit=100&order_by=-run_after"
         )["dag_runs"]
@@ -135,7 +136,7 @@ class SchedulerWatch:
             counts[entry.state.label] = counts.get(entry.state.label, 0) + 1
         return ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
 
-    def _why(self, dag: str, run: str) -> str:
+    def _explain_failure(self, dag: str, run: str) -> str:
         """Returns the failed task and the end of its log."""
         path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances"
         for task in self._servers.call("GET", path)["task_instances"]:
@@ -152,6 +153,6 @@ class SchedulerWatch:
                 return f"task {task['task_id']}, {logs}\n{end}"
         return "no task has failed"
 
-    def _state(self) -> str:
+    def _describe_state(self) -> str:
         runs = [f"{dag} {state}" for (dag, _), state in self._runs.items() if state != "success"]
         return f"Queue: {self._queue or 'empty'}. Runs: {', '.join(runs) or 'none open'}. Logs: {self._servers.logs}"

@@ -1,6 +1,6 @@
-"""Runs Airflow's four components as children of this process, each in its own session, and leaves none behind.
+"""Runs Airflow's four components as children of this process, each in its own session, and ends all of them.
 
-This is not ``airflow standalone``, in which a signal only reaches the parent and orphans the rest.
+This is not ``airflow standalone``, where a signal only reaches the parent and leaves orphans.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from compactor.base.errors import CompactorError
 
 log = logging.getLogger(__name__)
 COMPONENTS = ("api-server", "dag-processor", "scheduler", "triggerer")
-#: In the environment of every child, so that processes that left its group are found again.
+#: In the environment of every child, by which processes that left its group are found.
 _MARK = "COMPACTOR_DEMO_RUN"
-#: Variables that would lead the demo to a metastore, an Airflow or a Spark other than its own.
+#: Variables that would lead the demo to another metastore, Airflow or Spark.
 _NOT_INHERITED = ("AIRFLOW_", "COMPACTOR_", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _GRACE = 10.0  #: seconds between SIGTERM and SIGKILL
 
@@ -37,14 +37,14 @@ class ServersFailed(CompactorError):
     """A component of Airflow ended, never answered, or refused a call."""
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Returns a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def environment(home: Path, dags: Path, port: int, more: Mapping[str, str]) -> dict[str, str]:
+def component_environment(home: Path, dags: Path, port: int, more: Mapping[str, str]) -> dict[str, str]:
     """Returns this process's environment plus the variables by which the components find each other."""
     url = f"http://127.0.0.1:{port}"
     venv = str(Path(sys.executable).parent)
@@ -79,8 +79,10 @@ def environment(home: Path, dags: Path, port: int, more: Mapping[str, str]) -> d
 class AirflowServers:
     """The four components over one AIRFLOW_HOME. ``start`` and ``stop`` may come from different threads.
 
-    ``more`` is added to the environment of each component, ``command`` is what starts one; of ``components`` the API server
-    must be one.
+    Args:
+        more: further variables for the environment of each component.
+        command: the command that starts a component.
+        components: must include the API server.
     """
 
     def __init__(
@@ -96,11 +98,11 @@ class AirflowServers:
         self.home = home
         self._command = command
         self._components = components
-        self.port = port or free_port()
+        self.port = port or find_free_port()
         self.user = "admin"
         self.password = secrets.token_urlsafe(12)
         self._mark = secrets.token_hex(8)
-        self._environment = environment(home, dags, self.port, {**more, _MARK: self._mark})
+        self._environment = component_environment(home, dags, self.port, {**more, _MARK: self._mark})
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._token: str | None = None
         self._lock = threading.Lock()
@@ -131,7 +133,7 @@ class AirflowServers:
             raise ServersFailed(f"airflow db migrate failed: {self.tail('migrate')}")
         for component in self._components:
             self._launch(component, [component])
-        while not self._answers():
+        while not self._is_answering():
             self.check()
             if time.monotonic() > deadline:
                 raise ServersFailed(f"Airflow's API did not answer within {timeout:.0f} s: {self.tail('api-server')}")
@@ -140,7 +142,7 @@ class AirflowServers:
     def _launch(self, name: str, arguments: list[str]) -> None:
         with self._lock, ExitStack() as stack:
             if self._stopped:
-                raise ServersFailed(f"{name} is not started: the servers have been stopped meanwhile")
+                raise ServersFailed(f"{name} is not started: the servers were stopped")
             output = stack.enter_context((self.logs / f"{name}.log").open("ab"))
             self._children[name] = subprocess.Popen(
                 [*self._command, *arguments],
@@ -151,7 +153,7 @@ class AirflowServers:
                 start_new_session=True,
             )
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
             self.call("GET", "/api/v2/dags?limit=1")
         except (OSError, ServersFailed):
@@ -203,42 +205,42 @@ class AirflowServers:
                 return json.loads(text) if text else None
         except urllib.error.HTTPError as error:
             with error:
-                found = error.read().decode("utf-8", errors="replace")
-            raise ServersFailed(f"{method} {path} answered {error.code}: {found[:2000]}") from None
+                text = error.read().decode("utf-8", errors="replace")
+            raise ServersFailed(f"{method} {path} answered {error.code}: {text[:2000]}") from None
 
     def stop(self) -> None:
-        """Ends every process of the components and returns once none is left. May be called twice."""
+        """Ends every process of the components, and returns once all have ended. May be called twice."""
         with self._lock:
             self._stopped = True
             children = list(self._children.values())
         for number in (signal.SIGTERM, signal.SIGKILL):
             for child in children:
                 _signal_group(child.pid, number)
-            if self._gone(children, _GRACE):
+            if self._have_ended(children, _GRACE):
                 break
-        for pid in self._marked():
+        for pid in self._find_marked():
             log.warning("process %s outlived its group and is killed", pid)
             _signal(pid, signal.SIGKILL)
         for child in children:
             child.wait()
 
-    def _gone(self, children: list[subprocess.Popen[bytes]], timeout: float) -> bool:
+    def _have_ended(self, children: list[subprocess.Popen[bytes]], timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if not [child for child in children if child.poll() is None or _group_lives(child.pid)]:
+            if not [child for child in children if child.poll() is None or _is_group_alive(child.pid)]:
                 return True
             time.sleep(0.1)
         return False
 
-    def _marked(self) -> Iterator[int]:
+    def _find_marked(self) -> Iterator[int]:
         """Yields the live processes started with our mark; none if there is no /proc."""
-        wanted = f"{_MARK}={self._mark}".encode()
+        mark = f"{_MARK}={self._mark}".encode()
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                found = (folder / "environ").read_bytes().split(b"\0")
+                variables = (folder / "environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if wanted in found and int(folder.name) != os.getpid():
+            if mark in variables and int(folder.name) != os.getpid():
                 yield int(folder.name)
 
     def __enter__(self) -> AirflowServers:
@@ -262,8 +264,8 @@ def _signal_group(group: int, number: signal.Signals) -> None:
         return
 
 
-def _group_lives(group: int) -> bool:
-    """Returns true if a process of the group is running.
+def _is_group_alive(group: int) -> bool:
+    """Tells whether a process of the group is running.
 
     Ended orphans stay in the group if the machine's first process does not reap them, as in many containers.
     """
@@ -271,11 +273,11 @@ def _group_lives(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    stats = [_stat(folder) for folder in Path("/proc").glob("[0-9]*")]
+    stats = [_read_stat(folder) for folder in Path("/proc").glob("[0-9]*")]
     return not stats or any(stat[2] == str(group) and stat[0] not in "ZX" for stat in stats if stat)
 
 
-def _stat(folder: Path) -> list[str]:
+def _read_stat(folder: Path) -> list[str]:
     """Returns state, parent, group and more of a process; empty once it is gone."""
     try:
         return (folder / "stat").read_text("utf-8", errors="replace").rpartition(")")[2].split()

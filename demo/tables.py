@@ -1,4 +1,4 @@
-"""The demo's tables: a year of flights written by our writer, and three tables written by a real Hive or Trino."""
+"""The demo's tables: a year of flights that our writer wrote, and three tables that a real Hive or Trino wrote."""
 
 from __future__ import annotations
 
@@ -43,20 +43,22 @@ FIXTURE_TABLES = (
     FixtureTable(name="trino_deletes", step="trino-476/t8_nobucket_multi/s1_trino_deletes", properties=_TAKE),
 )
 FLIGHTS = "flights"
-TABLES = tuple((DATABASE, name) for name in (FLIGHTS, *(one.name for one in FIXTURE_TABLES)))
-#: Tables that the initiator leaves alone, to be requested by hand.
-BY_HAND = tuple(Entity(database=DATABASE, table=one.name) for one in FIXTURE_TABLES if one.properties is _LEAVE)
+TABLES = tuple((DATABASE, name) for name in (FLIGHTS, *(table.name for table in FIXTURE_TABLES)))
+#: Tables that the initiator skips, to be requested by hand.
+BY_HAND = tuple(Entity(database=DATABASE, table=table.name) for table in FIXTURE_TABLES if table.properties is _LEAVE)
 
 
-def due(months: int) -> list[Entity]:
-    """Returns the tables and partitions that the initiator must find by itself."""
+def list_due(months: int) -> list[Entity]:
+    """Returns the tables and partitions that the initiator must find."""
     partitions = [
-        Entity(database=DATABASE, table=FLIGHTS, partition=partition(month)) for month in range(1, months + 1)
+        Entity(database=DATABASE, table=FLIGHTS, partition=name_partition(month)) for month in range(1, months + 1)
     ]
-    return partitions + [Entity(database=DATABASE, table=one.name) for one in FIXTURE_TABLES if one.properties is _TAKE]
+    return partitions + [
+        Entity(database=DATABASE, table=table.name) for table in FIXTURE_TABLES if table.properties is _TAKE
+    ]
 
 
-def partition(month: int) -> str:
+def name_partition(month: int) -> str:
     """Returns a month's PART_NAME."""
     return f"{flights.PARTITION_KEY}={month}"
 
@@ -65,10 +67,12 @@ def load(site: Site, fixtures: Path, warehouse: Path, months: int, report: Calla
     """Creates and fills every table of ``TABLES``, with the first ``months`` of flights."""
     site.metastore.embedded_catalog.create_database(DATABASE, str(warehouse / f"{DATABASE}.db"))
     # Transaction ids are part of the fixtures' directory names, so these come before any transaction of ours.
-    for one in FIXTURE_TABLES:
-        made = register_fixture(site.metastore, fixtures / one.step, warehouse, database=DATABASE, table=one.name)
-        for key, value in one.properties.items():
-            site.metastore.embedded_catalog.set_table_parameter(made, key, value)
+    for fixture in FIXTURE_TABLES:
+        table = register_fixture(
+            site.metastore, fixtures / fixture.step, warehouse, database=DATABASE, table=fixture.name
+        )
+        for key, value in fixture.properties.items():
+            site.metastore.embedded_catalog.set_table_parameter(table, key, value)
     report(f"{len(FIXTURE_TABLES)} tables that Hive 3.1, Hive 4.1 and Trino wrote are registered")
     # While one connection stays open, SQLite does not checkpoint its log at the end of each of a thousand others.
     with site.metastore.database.read():
@@ -81,7 +85,7 @@ class _Flights:
     def __init__(self, site: Site, warehouse: Path, months: int) -> None:
         self._site = site
         self._loaded: dict[tuple[int, int], WriteStatement] = {}
-        self._days = {(month, day): rows for month, day, rows in flights.by_day(flights.read_flights(), months)}
+        self._days = {(month, day): rows for month, day, rows in flights.split_by_day(flights.read_flights(), months)}
         self._table = self._create(warehouse, months)
 
     def _create(self, warehouse: Path, months: int) -> Table:
@@ -102,7 +106,7 @@ class _Flights:
         return table
 
     def write(self, report: Callable[[str], None]) -> None:
-        changes = flights.planned_changes(list(self._days))
+        changes = flights.plan_changes(list(self._days))
         for change in changes:
             try:
                 with transaction(self._site) as txn:
@@ -115,24 +119,24 @@ class _Flights:
         report(f"{DATABASE}.{FLIGHTS}: {len(changes) - aborted} transactions committed, {aborted} aborted")
 
     def _apply(self, txn: Transaction, change: Change) -> None:
-        entity = Entity(database=DATABASE, table=FLIGHTS, partition=partition(change.month))
+        entity = Entity(database=DATABASE, table=FLIGHTS, partition=name_partition(change.month))
         if change.kind is ChangeKind.LOAD:
             statement = txn.begin_statement(entity, WriteOperation.INSERT)
             _insert(statement, self._days[change.month, change.day])
             if change.commits:
                 self._loaded[change.month, change.day] = statement
             return
-        old = self._known(change)
-        old = old.filter(flights.affected(change, old))
+        old = self._read_loaded(change)
+        old = old.filter(flights.select_affected(change, old))
         _delete(txn.begin_statement(entity, WriteOperation.DELETE), old)
         if change.kind is ChangeKind.CORRECT:
-            new = flights.corrected(old.drop_columns(list(ROW_ID_COLUMNS)))
+            new = flights.correct(old.drop_columns(list(ROW_ID_COLUMNS)))
             _insert(txn.begin_statement(entity, WriteOperation.INSERT), new)
 
-    def _known(self, change: Change) -> pa.Table:
+    def _read_loaded(self, change: Change) -> pa.Table:
         """Returns the day's rows with the ROW__IDs from its load; no day is changed twice in this demo."""
         day = change.month, change.day
-        return _with_row_ids(self._loaded[day], self._days[day])
+        return _add_row_ids(self._loaded[day], self._days[day])
 
 
 def _insert(statement: WriteStatement, rows: pa.Table) -> None:
@@ -155,8 +159,8 @@ def _delete(statement: WriteStatement, rows: pa.Table) -> None:
     )
 
 
-def _with_row_ids(statement: WriteStatement, rows: pa.Table) -> pa.Table:
-    """Returns ``rows`` after the ROW__IDs they got when ``statement`` wrote them into file 0."""
+def _add_row_ids(statement: WriteStatement, rows: pa.Table) -> pa.Table:
+    """Returns ``rows`` with the ROW__IDs that they got when ``statement`` wrote them into file 0."""
     count = rows.num_rows
     columns = (
         np.full(count, statement.write_id, dtype=np.int64),

@@ -1,4 +1,4 @@
-"""Texts with names that strangers chose, as they may be printed: they control no terminal and begin no line of their own."""
+"""Makes texts with strangers' names safe to print: they cannot control a terminal or begin a new line."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ _FEW = 20  #: names in a message
 
 
 def printable(text: str) -> str:
-    """Returns ``text`` with escapes in place of all that is not seen as a character: line ends, a terminal's commands,
-    marks that turn the direction of writing, halves of UTF-16."""
-    return text if text.isprintable() else "".join(one if _is_seen(one) else _escape(one) for one in text)
+    """Escapes invisible characters: line ends, a terminal's commands, marks of writing direction, halves of UTF-16 pairs."""
+    if text.isprintable():
+        return text
+    return "".join(character if _is_visible(character) else _escape(character) for character in text)
 
 
 def printable_json(text: str) -> str:
-    """Returns JSON with the escapes of JSON in place of the same characters; line ends between its values stay."""
+    """Escapes the same characters as JSON does; keeps line ends between values."""
     if text.isascii() and "\x7f" not in text:
-        return text  # the first 32 are escaped in any JSON
-    return "".join(one if one == _LINE or _is_seen(one) else json.dumps(one)[1:-1] for one in text)
+        return text  # JSON has already escaped the first 32 characters
+    return "".join(
+        character if character == _LINE or _is_visible(character) else json.dumps(character)[1:-1] for character in text
+    )
 
 
 def few(names: Collection[str]) -> str:
-    """Returns the first of ``names`` in their order, and how many more there are: of directories there may be a million."""
+    """Returns the first of the sorted ``names``, and how many more there are: a table may have a million directories."""
     return first_few(sorted(names))
 
 
 def first_few(texts: Sequence[str], most: int = _FEW, between: str = ", ") -> str:
-    """Returns the first of ``texts`` as they come, and how many more there are."""
+    """Returns the first of ``texts``, and how many more there are."""
     return between.join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats a record so that its message is one line, whatever names are in it, and no secret is in it or in a trace."""
+    """Formats a record with a message of one line, and without secrets, also in a trace."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
@@ -48,13 +51,13 @@ class PrintableFormatter(logging.Formatter):
 
 
 def log_lines(level: int) -> None:
-    """Writes what is logged from ``level`` on to stderr, a line for each message."""
+    """Logs to stderr from ``level`` on, one line for each message."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
-def _is_seen(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     return character.isprintable() or unicodedata.category(character) == "Zs"
 
 

@@ -1,9 +1,9 @@
-"""Every point between two effects at which a process may die or another may act, as data.
+"""The points between two effects at which a process may die or another may act.
 
-Code between two effects calls ``reach(Step.X)``. For crash tests only, ``COMPACTOR_DIE_AT=STEP`` or ``STEP:n`` in the
-environment kills the process with SIGKILL when it gets there (for the n-th time), and ``COMPACTOR_STOP_AT`` suspends it with
-SIGSTOP. A test runs over all members, so that a step without a test is noticed. Tests of interleavings put functions into
-``watchers``, which are called with each step that this process reaches.
+Code between two effects calls ``reach(Step.X)``. For crash tests, ``COMPACTOR_DIE_AT=STEP`` or ``STEP:n`` in the environment
+kills the process with SIGKILL when it reaches that step (for the n-th time), and ``COMPACTOR_STOP_AT`` suspends it with
+SIGSTOP. One test runs over all members, so it notices a step without a test. Tests of interleavings add functions to
+``watchers``, which get each step that this process reaches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TypeAlias
 class Step(enum.Enum):
     """The points at which a process may die, in the order in which a request reaches them."""
 
-    MARKED = "a mark is in the metastore's database, not yet in the memory outside of it"
+    MARKED = "a mark is in the metastore's database, not yet in the record outside it"
     ENQUEUED = "the initiator's row is in the queue"
     CLAIMED = "i -> w is committed"
     TXN_OPENED = "the compaction transaction is open, no lock yet"
@@ -78,13 +78,13 @@ class WriteStep(enum.Enum):
 class TransactionStep(enum.Enum):
     """The points of a program's transaction at which other programs may act. Nothing has an effect there."""
 
-    LOCK_AWAITED = "locks were asked for, and somebody else holds a conflicting one"
+    LOCK_AWAITED = "locks are requested, and another transaction holds a conflicting one"
     LOCKED = "locks were granted"
     SNAPSHOT_TAKEN = "the snapshot is fixed, nothing is listed yet"
 
 
 class StoreStep(enum.Enum):
-    """The points at which a worker may die whose file system or store copies ranges of the inputs by itself."""
+    """The points at which a worker may die whose file system or store copies ranges of the inputs."""
 
     RANGE_TAKEN = "a range of an input is in an attempt's file or upload, what comes after it is not"
     COMPLETED = "an upload with ranges is completed, their ends are not looked at"
@@ -98,14 +98,14 @@ _counting = threading.Lock()  #: several threads may come to the same step
 
 
 def reach(step: AnyStep) -> None:
-    """Records that ``step`` is reached; kills or suspends the process here if a crash test asks for it."""
+    """Records that ``step`` is reached; kills or suspends the process here if a crash test requests it."""
     for watch in tuple(watchers):
         watch(step)
     for variable, sent in _SIGNALS.items():
-        wanted = os.environ.get(variable)
-        if wanted is None:
+        target = os.environ.get(variable)  # for example COMMITTED, or ATTEMPT_WRITTEN:3
+        if target is None:
             continue
-        name, _, count = wanted.partition(":")
+        name, _, count = target.partition(":")
         if step.name != name:
             continue
         with _counting:
@@ -115,6 +115,5 @@ def reach(step: AnyStep) -> None:
 
 
 def _send(sent: signal.Signals) -> None:
-    """Sends a signal to this thread: sent to the process, SIGSTOP reaches another one first, and this one goes on for a
-    moment."""
+    """Sends a signal to this thread: if sent to the process, SIGSTOP may stop another thread first."""
     signal.pthread_kill(threading.get_ident(), sent)

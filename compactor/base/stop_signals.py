@@ -16,10 +16,10 @@ class Stop:
         self._event = threading.Event()
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         return self._event.is_set()
 
-    def ask(self) -> None:
+    def request(self) -> None:
         self._event.set()
 
     def wait(self, seconds: float) -> bool:
@@ -38,7 +38,7 @@ def catch_stop_signals() -> Iterator[Stop]:
     before = {kind: signal.getsignal(kind) for kind in kinds}
 
     def handle(number: int, frame: FrameType | None) -> None:
-        stop.ask()
+        stop.request()
         for kind, handler in before.items():
             signal.signal(kind, handler)
 

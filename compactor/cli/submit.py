@@ -59,7 +59,7 @@ def submit(context: CliContext, pools: tuple[str, ...], master: str | None, depl
         for batch in batches:
             if batch.resident is not None:
                 _report_batch(context, batch, "taken by a waiting application")
-            elif stop.asked:
+            elif stop.is_requested:
                 release_batch(site, batch.batch_id, "submit was stopped")
             else:
                 _report_batch(context, batch, f"{size(batch.bytes)}, queue {batch.queue or '-'}")

@@ -50,7 +50,7 @@ class CliWorker:
         self._say = say
         self._report = report
         self._master = master
-        self._options = Options(full_verify=full_verify, stops=lambda: stop.asked)
+        self._options = Options(full_verify=full_verify, stops=lambda: stop.is_requested)
         self._pools = pools
         self._runner: Runner | None = None
         self._session: Any = None
@@ -98,7 +98,7 @@ class CliWorker:
         """
         self._say("worker: waiting for requests")
         idle_since = time.monotonic()
-        while not self._stop.asked:
+        while not self._stop.is_requested:
             if self._run_pass():
                 idle_since = time.monotonic()
             elif linger_s is not None and time.monotonic() - idle_since >= linger_s:
@@ -142,7 +142,7 @@ class CliWorker:
         runner = self._start_runner()
         part = self._width * MAX_GROUP_SIZE
         for start in range(0, len(ids), part):
-            if self._stop.asked:
+            if self._stop.is_requested:
                 return
             yield run_without_repair(
                 self._site,
@@ -151,7 +151,7 @@ class CliWorker:
                 self._options,
                 parallel=self._width,
                 progress=self._report_progress,
-                may_begin=lambda: not self._stop.asked,
+                may_begin=lambda: not self._stop.is_requested,
             )
 
     def _keep_own(self, ids: list[int]) -> list[int]:

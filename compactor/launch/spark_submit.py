@@ -111,14 +111,14 @@ class Launch:
     def _look(self, process: subprocess.Popen[str]) -> None:
         """Keeps the batch reserved while its application waits for its queue; ends an application that nobody needs."""
         current = control.read_batch(self.site, self.batch.batch_id)
-        if self.stop.asked or (not current.open_entries and current.batch.driver is None):
+        if self.stop.is_requested or (not current.open_entries and current.batch.driver is None):
             self._end(process)
         elif current.batch.driver is None:
             keep_reserved(self.site, current, self._find_on_yarn(current))
 
     def _end(self, process: subprocess.Popen[str]) -> None:
         """Ends spark-submit, and its application unless that may go on without it."""
-        application = None if self.stop.asked and self.is_cluster else self._find_on_yarn()
+        application = None if self.stop.is_requested and self.is_cluster else self._find_on_yarn()
         if application is not None:
             end_application(application.id, self.manager)
         process.terminate()
@@ -159,7 +159,7 @@ class Launch:
     def _explain_end(self, current: BatchWithEntries, application: YarnApplication | None, code: int) -> str:
         if not current.open_entries:
             return "its requests were cancelled"
-        if self.stop.asked:
+        if self.stop.is_requested:
             return "submit was stopped"
         reason = self._find_reason(application)
         ended = f"spark-submit ended with {code}" + (

@@ -3,8 +3,8 @@
 Every option of the URL is converted, is known not to matter, or is refused by name. An option that was dropped silently
 could be the one that keeps the connection encrypted.
 
-The options come from pgjdbc's ``PGProperty`` and ``LibPQFactory``, Connector/J's ``PropertyDefinitions`` and the reference of
-``sslMode``, MariaDB Connector/J's ``Configuration`` and, for its older releases, ``DefaultOptions``.
+The options are those of pgjdbc's ``PGProperty`` and ``LibPQFactory``, of Connector/J's ``PropertyDefinitions`` and its
+reference of ``sslMode``, of MariaDB Connector/J's ``Configuration`` and, for older releases, its ``DefaultOptions``.
 """
 
 from __future__ import annotations

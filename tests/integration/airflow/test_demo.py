@@ -125,8 +125,8 @@ def test_the_demo_that_stays_up_has_something_to_look_at(tmp_path: Path) -> None
                 until("a compaction that waits for the report", lambda: blocking_transactions(site), pause=0.5)
                 history = site.metastore.entries.history
                 until("the failure", lambda: any(one.entity == scenes.DAMAGED for one in history()), pause=0.5)
-                before = scenes.written(site)
-                until("further writes", lambda: scenes.written(site) > before, pause=0.5)
+                before = scenes.count_written(site)
+                until("further writes", lambda: scenes.count_written(site) > before, pause=0.5)
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate()

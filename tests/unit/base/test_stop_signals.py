@@ -14,7 +14,7 @@ from tests.support.patience import PATIENCE
 def test_a_signal_asks_once_and_then_has_its_usual_effect(kind: signal.Signals) -> None:
     before = signal.getsignal(kind)
     with catch_stop_signals() as stop:
-        assert not stop.asked
+        assert not stop.is_requested
         os.kill(os.getpid(), kind)
         assert stop.wait(PATIENCE)
         assert signal.getsignal(kind) is before
@@ -27,7 +27,7 @@ def test_outside_the_main_thread_no_signal_is_handled() -> None:
 
     def inside() -> None:
         with catch_stop_signals() as stop:
-            seen.extend((stop.asked, signal.getsignal(signal.SIGTERM)))
+            seen.extend((stop.is_requested, signal.getsignal(signal.SIGTERM)))
 
     thread = threading.Thread(target=inside)
     thread.start()

@@ -100,7 +100,7 @@ def test_passes_follow_each_other_until_asked_to_stop() -> None:
     def one_pass() -> bool:
         passes.append(len(passes))
         if len(passes) == 3:
-            stop.ask()
+            stop.request()
         return len(passes) == 3
 
     assert repeat(stop, 0.001, one_pass) is True
@@ -114,7 +114,7 @@ def test_a_failed_pass_is_reported_and_the_next_one_follows(capsys: pytest.Captu
         passes.append(1)
         if len(passes) == 1:
             raise DatabaseUnavailable("database sqlite:///x: away")
-        stop.ask()
+        stop.request()
         return True
 
     assert repeat(stop, 0.001, one_pass) is True

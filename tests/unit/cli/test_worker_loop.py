@@ -120,7 +120,7 @@ def test_a_worker_asked_to_stop_begins_nothing(
     working: CliWorker, deployment: Site, warehouse: Path, said: list[str], stop: Stop
 ) -> None:
     ask(deployment, warehouse)
-    stop.ask()
+    stop.request()
     working.run_once()
     working.run_until_stopped(None)
     assert said == ["worker: 0 entries, 0 failed", "worker: waiting for requests", "worker: 0 entries, 0 failed"]

@@ -48,23 +48,23 @@ def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
 
     def second() -> None:
         try:
-            with place.taken():
+            with place.lock():
                 pass
         except Refused as error:
             seen.append(error)
 
-    with place.taken():
+    with place.lock():
         thread = threading.Thread(target=second)
         thread.start()
         thread.join()
-    assert "another demo that runs now" in str(seen[0])
-    with place.taken():
+    assert "another running demo" in str(seen[0])
+    with place.lock():
         pass
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work", "utf-8")
     (tmp_path / "demo.lock").symlink_to("thesis.txt")
-    with pytest.raises(OSError), DemoPaths(folder=tmp_path / "demo").taken():
+    with pytest.raises(OSError), DemoPaths(folder=tmp_path / "demo").lock():
         pass
     assert (tmp_path / "thesis.txt").read_text("utf-8") == "years of work"

@@ -177,7 +177,7 @@ def test_fixtures_that_disagree_about_a_transaction_are_refused(
 ) -> None:
     register_fixture(metastore, step(first), warehouse, table="one")
     before = states(metastore)
-    with pytest.raises(Refused, match=r"transaction 7[02] is '[ac]' in .* and '[ac]' in what is registered already"):
+    with pytest.raises(Refused, match=r"transaction 7[02] is '[ac]' in .* and '[ac]' in a registered table"):
         register_fixture(metastore, step(second), warehouse, table="two")
     assert [path.name for path in warehouse.iterdir()] == ["one"]
     assert [table.name for table in metastore.catalog.tables()] == ["one"]
@@ -186,7 +186,7 @@ def test_fixtures_that_disagree_about_a_transaction_are_refused(
 
 def test_a_taken_directory_is_refused_before_anything_is_written(metastore: Metastore, warehouse: Path) -> None:
     (warehouse / "u1_union").mkdir()
-    with pytest.raises(Refused, match="u1_union is there already"):
+    with pytest.raises(Refused, match="u1_union exists already"):
         register_fixture(metastore, step("hive-4.1/u1_union/s1_dml"), warehouse)
     assert metastore.catalog.tables() == []
 

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.rows.snapshot_reader import ROW_ID_COLUMNS
 from compactor.site.site import Site
-from demo.measure import checksum, measure
+from demo.measure import digest_rows, measure
 from tests.support.tables import delete, insert, make_table
 
 
@@ -22,7 +22,7 @@ ROWS = ((0, "x"), (1, None), (2, "z"))
 
 
 def test_the_order_of_reading_does_not_count() -> None:
-    assert checksum([part(*ROWS)]) == checksum([part(*reversed(ROWS))])
+    assert digest_rows([part(*ROWS)]) == digest_rows([part(*reversed(ROWS))])
 
 
 @pytest.mark.parametrize(
@@ -31,11 +31,11 @@ def test_the_order_of_reading_does_not_count() -> None:
     ids=["a row less", "an empty text for NULL", "another ROW__ID", "nothing", "no rows"],
 )
 def test_every_value_and_every_row_id_counts(other: list[pa.Table]) -> None:
-    assert checksum(other) != checksum([part(*ROWS)])
+    assert digest_rows(other) != digest_rows([part(*ROWS)])
 
 
 def test_rows_that_move_to_another_partition_count() -> None:
-    assert checksum([part(*ROWS[:1]), part(*ROWS[1:])]) != checksum([part(*ROWS[:2]), part(*ROWS[2:])])
+    assert digest_rows([part(*ROWS[:1]), part(*ROWS[1:])]) != digest_rows([part(*ROWS[:2]), part(*ROWS[2:])])
 
 
 def test_what_a_reader_finds_now(deployment: Site, warehouse: Path) -> None:

@@ -43,9 +43,9 @@ def test_an_empty_last_value_is_kept() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("   1 | 2\n", "d:1: a row under no heading"),
-        ("[T] A,B\n   1\n", "d:2: 1 values, wanted 2"),
-        ("[T] A\n   1 | 2\n", "d:2: 2 values, wanted 1"),
+        ("   1 | 2\n", "d:1: a row without a heading"),
+        ("[T] A,B\n   1\n", "d:2: 1 values; expected 2"),
+        ("[T] A\n   1 | 2\n", "d:2: 2 values; expected 1"),
     ],
 )
 def test_a_broken_dump_is_refused_with_its_line(text: str, message: str) -> None:
@@ -86,7 +86,7 @@ def test_description_of_trino_has_no_location() -> None:
 
 
 def test_text_without_columns_is_refused() -> None:
-    with pytest.raises(BadFile, match="d: no column found"):
+    with pytest.raises(BadFile, match="d: it has no column"):
         parse_description("# Detailed Table Information\nOwner:\troot\n", "d")
 
 

@@ -17,7 +17,7 @@ from compactor.site.site import Site
 from demo import scenes
 from demo.demo_folder import DemoPaths
 from demo.measure import measure
-from demo.report import copying, decoded
+from demo.report import describe_copy, find_decoded
 from demo.tables import DATABASE
 from tests.support.patience import until
 
@@ -46,13 +46,13 @@ def compact(site: Site) -> None:
 def test_what_only_grows_is_copied_and_a_report_keeps_the_cleaner_waiting(site: Site) -> None:
     initiate(site)
     assert [entry.entity for entry in site.metastore.entries.queue()] == [scenes.CLICKS, scenes.LIVE]
-    with scenes.left_open(site):
+    with scenes.leave_open(site):
         compact(site)
         assert site.state is not None
         [run] = site.state.runs.latest(site.name, 1, entity=scenes.CLICKS)
         assert (run.rows_out, run.stripes_reencoded) == (scenes.INSERTS * 4000, 0)
-        assert "0 decoded" in copying(run)
-        assert decoded(run) == []
+        assert "0 decoded" in describe_copy(run)
+        assert find_decoded(run) == []
         assert clean(site).cleaned == ()
         [blocker] = blocking_transactions(site)
         assert {entry.entity for entry in blocker.entries} == {scenes.CLICKS, scenes.LIVE}
@@ -62,7 +62,7 @@ def test_what_only_grows_is_copied_and_a_report_keeps_the_cleaner_waiting(site: 
 
 def test_a_file_that_is_cut_short_fails_until_it_is_put_back(site: Site, place: DemoPaths) -> None:
     before = measure(site, DATABASE, scenes.DAMAGED.table)
-    damage = scenes.Damage.done(site, place.folder)
+    damage = scenes.Damage.truncate(site, place.folder)
     request_compaction(site, table=str(scenes.DAMAGED), type="major")
     compact(site)
     [failed] = site.metastore.entries.history()
@@ -74,8 +74,8 @@ def test_a_file_that_is_cut_short_fails_until_it_is_put_back(site: Site, place: 
 
 
 def test_writes_go_on_until_the_block_ends(site: Site, place: DemoPaths) -> None:
-    assert scenes.written(site) == scenes.INSERTS
-    with scenes.writes(place):
-        until("two writes", lambda: scenes.written(site) >= scenes.INSERTS + 2)
+    assert scenes.count_written(site) == scenes.INSERTS
+    with scenes.keep_writing(place):
+        until("two writes", lambda: scenes.count_written(site) >= scenes.INSERTS + 2)
     rows = measure(site, DATABASE, scenes.LIVE.table).rows
-    assert rows == scenes.written(site) >= scenes.INSERTS + 2
+    assert rows == scenes.count_written(site) >= scenes.INSERTS + 2

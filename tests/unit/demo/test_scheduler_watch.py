@@ -91,11 +91,11 @@ def test_each_change_is_reported_once(story: SchedulerWatch, servers: Answers) -
     story.wait("x", lambda: True, 1)
     story.wait("x", lambda: True, 1)
     servers.run("compaction_worker", "asset_triggered__1", "success")
-    story.wait("x", lambda: story.succeeded("compaction_worker", "asset_triggered"), 1)
+    story.wait("x", lambda: story.has_succeeded("compaction_worker", "asset_triggered"), 1)
     assert told(story).count("compaction_worker running (asset triggered)") == 1
     assert told(story).count("compaction_worker success (asset triggered)") == 1
-    assert not story.succeeded("compaction_worker", "scheduled")
-    assert not story.succeeded("compaction_worker", times=2)
+    assert not story.has_succeeded("compaction_worker", "scheduled")
+    assert not story.has_succeeded("compaction_worker", times=2)
 
 
 def test_a_failed_run_ends_it_with_the_log_of_its_task(story: SchedulerWatch, servers: Answers, tmp_path: Path) -> None:
@@ -130,21 +130,21 @@ def test_a_late_response_is_requested_again(
 
     monkeypatch.setattr(servers, "call", call)
     servers.run("compaction_worker", "scheduled__1", "success")
-    story.wait("x", lambda: story.succeeded("compaction_worker"), 300)
+    story.wait("x", lambda: story.has_succeeded("compaction_worker"), 300)
 
 
 def test_a_time_out_says_what_was_waited_for(story: SchedulerWatch) -> None:
-    with pytest.raises(ServersFailed, match=r"in vain: the sun rises\. Queue: empty"):
+    with pytest.raises(ServersFailed, match=r"did not happen within 0 s: the sun rises\. Queue: empty"):
         story.wait("the sun rises", lambda: False, 0.05)
 
 
 def test_all_is_compacted_when_each_has_ended_well_and_nothing_waits(story: SchedulerWatch, site: Site) -> None:
     entity = Entity(database="d", table="t")
-    assert story.compacted([])
+    assert story.are_compacted([])
     number = site.metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="test"))
-    assert not story.compacted([])
+    assert not story.are_compacted([])
     site.metastore.endings.abort_request(number)
-    assert not story.compacted([entity])
+    assert not story.are_compacted([entity])
 
 
 def test_a_run_is_triggered_as_the_form_does(story: SchedulerWatch, servers: Answers) -> None:
@@ -164,8 +164,8 @@ def test_a_failure_that_is_part_of_the_story_ends_nothing(
     number = site.metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="test"))
     site.metastore.endings.finish(site.metastore.entries.get(number), State.FAILED, "a bad file")
     servers.run("compaction_worker", "manual__1", "failed")
-    story.wait("x", lambda: story.failed(entity) is not None, 1)
-    assert story.failed(other) is None
+    story.wait("x", lambda: story.find_failure(entity) is not None, 1)
+    assert story.find_failure(other) is None
     number = site.metastore.requests.request(Request(entity=other, type=CompactionType.MAJOR, initiator="test"))
     site.metastore.endings.finish(site.metastore.entries.get(number), State.FAILED, "another")
     with pytest.raises(ServersFailed, match=r"d\.other failed: another"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.servers import AirflowServers, ServersFailed, _group_lives, environment, free_port
+from demo.servers import AirflowServers, ServersFailed, _is_group_alive, component_environment, find_free_port
 from tests.support.patience import PATIENCE, until
 
 FAKE = """
@@ -98,11 +98,11 @@ def test_all_components_run_and_none_is_left(tmp_path: Path, fake: list[str], mo
 def test_a_zombie_does_not_count_as_alive() -> None:
     """Such orphans in a container whose first process reaps none made every stop wait for its full time."""
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
-    assert _group_lives(child.pid)
+    assert _is_group_alive(child.pid)
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     os.killpg(child.pid, 0)  # the kernel still knows the group
-    assert not _group_lives(child.pid)
+    assert not _is_group_alive(child.pid)
     child.wait()
 
 
@@ -127,7 +127,7 @@ def test_a_failed_migration_starts_nothing(tmp_path: Path, fake: list[str]) -> N
 def test_nothing_is_started_once_stopped(tmp_path: Path, fake: list[str]) -> None:
     servers = AirflowServers(tmp_path / "home", tmp_path, {}, command=fake)
     servers.stop()
-    with pytest.raises(ServersFailed, match="stopped meanwhile"):
+    with pytest.raises(ServersFailed, match="servers were stopped"):
         servers.start(timeout=PATIENCE)
 
 
@@ -149,11 +149,11 @@ def test_no_child_learns_of_another_metastore_or_spark(tmp_path: Path, monkeypat
     }
     for key, value in foreign.items():
         monkeypatch.setenv(key, value)
-    found = environment(tmp_path, tmp_path, 1234, {"COMPACTOR_X": "ours"})
+    found = component_environment(tmp_path, tmp_path, 1234, {"COMPACTOR_X": "ours"})
     assert not set(foreign) & set(found)
     assert found["COMPACTOR_X"] == "ours"
     assert found["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
 
 
 def test_a_free_port_is_one_that_can_be_used() -> None:
-    assert 1024 < free_port() < 65536
+    assert 1024 < find_free_port() < 65536

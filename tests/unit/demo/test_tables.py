@@ -13,7 +13,7 @@ from compactor.initiator.initiator import initiate
 from compactor.site.site import Site
 from demo import flights, tables
 from demo.demo_folder import DemoPaths
-from demo.measure import checksum, measure
+from demo.measure import digest_rows, measure
 
 ROOT = Path(__file__).parents[3]
 
@@ -69,15 +69,15 @@ def test_the_initiator_takes_what_is_due_and_leaves_the_rest(site: Site) -> None
     """A property above or below the default threshold decides, as the demo says."""
     initiate(site)
     queued = {e.entity for e in site.metastore.entries.queue(states=(State.INITIATED,))}
-    assert queued == set(tables.due(1))
+    assert queued == set(tables.list_due(1))
     assert not queued & set(tables.BY_HAND)
 
 
 def test_the_checksum_does_not_depend_on_the_order_of_reading() -> None:
     rows = pa.table({"writeid": [1, 1], "bucketid": [7, 7], "rowid": [0, 1], "a": ["x", "y"]})
-    assert checksum([rows]) == checksum([rows.take([1, 0])])
-    assert checksum([rows]) != checksum([rows.slice(1)])
+    assert digest_rows([rows]) == digest_rows([rows.take([1, 0])])
+    assert digest_rows([rows]) != digest_rows([rows.slice(1)])
     other = rows.set_column(3, "a", pa.array(["x", "z"]))
-    assert checksum([rows]) != checksum([other])
+    assert digest_rows([rows]) != digest_rows([other])
     moved = rows.set_column(2, "rowid", pa.array([0, 2]))
-    assert checksum([rows]) != checksum([moved])
+    assert digest_rows([rows]) != digest_rows([moved])

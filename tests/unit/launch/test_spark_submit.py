@@ -175,13 +175,13 @@ def test_a_stop_ends_a_driver_here_and_no_other(site: Site, monkeypatch: pytest.
     monkeypatch.setattr(spark_submit, "_LOOK_S", 0.05)
     manager = Manager("RUNNING")
     one = launched(site, "exec sleep 300", manager)
-    one.stop.ask()
+    one.stop.request()
     assert "submit was stopped" in (one.run(None).message or "")
     assert manager.killed == [NUMBER]
     assert entry(site) is State.INITIATED
     there = Manager("RUNNING")
     other = launched(site, "exec sleep 300", there, is_cluster=True)
-    other.stop.ask()
+    other.stop.request()
     assert (other.run(None).fate, there.killed) == (Fate.GOES_ON, [])
 
 
