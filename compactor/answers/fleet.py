@@ -127,7 +127,7 @@ def count_fleet(site: Site, worst: int = 10) -> Fleet:
 
     The databases scan everything that they have of the fleet and its history, so the time grows with it.
     """
-    lists, now = site.metastore.compaction_lists, site.metastore.now_ms()
+    entries, now = site.metastore.entries, site.metastore.now_ms()
     spread = [] if site.state is None else site.state.conditions.spread(site.name)
     outcomes = _outcomes(spread)
     readings = readings_of(site, outcomes)
@@ -138,14 +138,14 @@ def count_fleet(site: Site, worst: int = 10) -> Fleet:
         outcomes=outcomes,
         readings=readings,
         alarms=raised_alarms(readings, site.settings),
-        failures=lists.history(states=(State.FAILED,), limit=min(failed, _FEW)).entries if failed else (),
+        failures=entries.history_page(states=(State.FAILED,), limit=min(failed, _FEW)).entries if failed else (),
     )
     return overview if site.state is None else _with_state(site, site.state, overview, now=now, worst=worst)
 
 
 def with_queue(site: Site, overview: Fleet) -> Fleet:
     """Updates an overview, however old, with what waits, runs and is to be cleaned now."""
-    queued = site.metastore.figures.queued()
+    queued = site.metastore.entries.count_queued()
     readings = replace(
         overview.readings,
         initiated=queued.get(State.INITIATED, 0),
@@ -154,7 +154,7 @@ def with_queue(site: Site, overview: Fleet) -> Fleet:
     )
     working: tuple[Entry, ...] = ()
     if readings.working:
-        working = site.metastore.compaction_lists.queue(states=(State.WORKING,), limit=_FEW).entries
+        working = site.metastore.entries.queue_page(states=(State.WORKING,), limit=_FEW).entries
     return replace(overview, readings=readings, running=working, at_work=running(site, working))
 
 

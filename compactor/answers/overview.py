@@ -13,7 +13,7 @@ from compactor.base.identities import is_compactor
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.initiator.candidate_scan import DISAGREEMENT
-from compactor.metastore.queue.ended import Ended
+from compactor.metastore.queue.entries import Ended
 from compactor.site.site import Site, paused_tables
 from compactor.state.batches import Batch
 from compactor.state.runs import Run
@@ -59,9 +59,9 @@ def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: 
 def table_rows(site: Site, seen: Sequence[Seen]) -> list[dict[str, object]]:
     """Returns a row of each look, with its current row of the queue and its history."""
     entities = [table.entity for table in seen]
-    queued = site.metastore.compaction_lists.of_entities(entities)
+    queued = site.metastore.entries.newest_queued(entities)
     tables = {(entity.database, entity.table) for entity in entities}
-    ended = site.metastore.ended.for_tables(tables, {entity.partition for entity in entities})
+    ended = site.metastore.entries.ended(tables, {entity.partition for entity in entities})
     paused_now = paused_tables(site)
     return [
         _table_row(
@@ -98,7 +98,7 @@ def _table_row(seen: Seen, entry: Entry | None, ended: Ended, is_paused: bool) -
 
 def queue_page(site: Site, *, find: str, state: State | None, limit: int, offset: int) -> Page:
     """Returns rows of the queue, oldest first, with progress, what each waits for, and whether it can be cancelled."""
-    entries_page = site.metastore.compaction_lists.queue(
+    entries_page = site.metastore.entries.queue_page(
         find=find, states=None if state is None else (state,), limit=limit, offset=offset
     )
     reserved, now = reserved_batches(site), site.metastore.now_ms()
@@ -150,7 +150,7 @@ def _batch_row(site: Site, batch: Batch) -> dict[str, object]:
 
 def history_page(site: Site, *, find: str, states: Collection[State] | None, limit: int, offset: int) -> Page:
     """Returns ended compactions, newest first, with figures where the run was ours."""
-    entries_page = site.metastore.compaction_lists.history(find=find, states=states, limit=limit, offset=offset)
+    entries_page = site.metastore.entries.history_page(find=find, states=states, limit=limit, offset=offset)
     runs = {} if site.state is None else site.state.runs.of_entries(site.name, [e.id for e in entries_page.entries])
     rows = tuple(
         {

@@ -64,11 +64,11 @@ def take_readings(site: Site) -> Readings:
 def readings_of(site: Site, outcomes: Mapping[str, int]) -> Readings:
     """Reads the metastore as it is now; ``outcomes`` are the numbers of tables and partitions by their last decision."""
     metastore, now = site.metastore, site.metastore.now_ms()
-    queued = metastore.figures.queued()
-    ended = metastore.figures.ended(now - LATELY_DAYS * DAY_MS, now - DAY_MS)
-    versions = ended.worker_versions | metastore.figures.worker_versions(now - DAY_MS)
+    queued = metastore.entries.count_queued()
+    ended = metastore.entries.count_ended(now - LATELY_DAYS * DAY_MS, now - DAY_MS)
+    versions = ended.worker_versions | metastore.entries.worker_versions(now - DAY_MS)
     opened, oldest_open = metastore.transactions.open_figures()
-    aborts, counts = metastore.candidates.abort_figures(), metastore.housekeeping.counts()
+    aborts, counts = metastore.components.abort_figures(), metastore.housekeeping.counts()
     contradictions, memory_away = _check_memory(site)
     return Readings(
         oldest_initiated_ms=_age(now, _oldest_since(site, State.INITIATED, queued)),
@@ -107,7 +107,7 @@ def _check_memory(site: Site) -> tuple[int, int]:
 
 def _oldest_since(site: Site, state: State, queued: Mapping[State, int]) -> int | None:
     """Returns since when the oldest row has been in that state (epoch ms); None if unknown."""
-    entry = site.metastore.figures.oldest(state) if queued.get(state) else None
+    entry = site.metastore.entries.oldest(state) if queued.get(state) else None
     if entry is None:
         return None
     if state is State.INITIATED:
@@ -117,7 +117,7 @@ def _oldest_since(site: Site, state: State, queued: Mapping[State, int]) -> int 
 
 def _count_overdue(site: Site, now: int) -> int:
     timeout_ms = site.settings.milliseconds(WORKER_TIMEOUT)
-    return site.metastore.figures.working_since(now - timeout_ms) if timeout_ms > 0 else 0
+    return site.metastore.entries.count_working_since(now - timeout_ms) if timeout_ms > 0 else 0
 
 
 def _age(now: int, since: int | None) -> int:

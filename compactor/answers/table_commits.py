@@ -76,7 +76,7 @@ def commits_since(site: Site, table: str, seen: Seen | None) -> tuple[Seen, Comm
     write_ids = tuple(number for number in new if number not in ours)
     if not write_ids:
         return now, None
-    partitions = site.metastore.candidates.partitions(database, name, write_ids)
+    partitions = site.metastore.components.written_partitions(database, name, write_ids)
     names = None if len(partitions) > MOST_PARTITIONS else tuple(partitions)
     return now, Commits(table=f"{database}.{name}", write_ids=write_ids, partitions=names)
 

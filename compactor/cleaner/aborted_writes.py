@@ -51,7 +51,7 @@ def abort_candidates(site: Site) -> tuple[Entity, ...]:
     now = site.metastore.now_ms()
     recorded = [
         entity
-        for entity, aborts in sorted(site.metastore.candidates.aborts().items(), key=lambda item: str(item[0]))
+        for entity, aborts in sorted(site.metastore.components.aborts().items(), key=lambda item: str(item[0]))
         if aborts.count > threshold or (age >= 0 and now - aborts.oldest_start > age)
     ]
     if not recorded:
@@ -114,7 +114,7 @@ class AbortedWrites:
         kept = proof.of_table(table, old) if entity.partition is None else self._somewhere(target, old)
         if forgotten := old - kept.keys():
             must_be_newest(site, polling=True)  # looking through storage may take long
-            site.metastore.aborts.forget(entity, forgotten)
+            site.metastore.components.forget_aborted(entity, forgotten)
         return AbortsCleaned(removed=tuple(removed), bytes_freed=freed, in_grace=tuple(kept_for_now))
 
     def _sweep_unregistered(self, table: Table) -> None:
@@ -152,7 +152,7 @@ class AbortedWrites:
 
         Where several partitions share a recorded name, the whole table is searched.
         """
-        if write_ids and self._site.metastore.aborts.are_shared(target.entity):
+        if write_ids and self._site.metastore.components.are_shared(target.entity):
             return self._proof.of_table(target.table, write_ids)
         return self._proof.of_target(target, write_ids)
 
@@ -168,7 +168,7 @@ class AbortedWrites:
 
     def _old(self, entity: Entity, highest: WriteId) -> set[WriteId]:
         """Returns the aborted write IDs of ``entity`` whose grace time is over."""
-        writes = self._site.metastore.aborts.writes(entity)
+        writes = self._site.metastore.components.aborted_writes(entity)
         return {w.write_id for w in writes if w.write_id <= highest and self._grace.is_over(w.txn)}
 
     def _aborted(self, target: Target, listing: Listing) -> tuple[list[str], list[str]]:

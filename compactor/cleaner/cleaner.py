@@ -134,7 +134,7 @@ def _drop(site: Site, aborts: AbortedWrites, target: Target | None, entry: Entry
         forgotten = [] if table is None else aborts.forgettable_in_table(table, entry)
         site.metastore.cleaning.mark_cleaned(entry, forgotten, all_below=table is None)
     else:
-        site.metastore.endings.finish(entry, drop.state, drop.error)
+        site.metastore.claims.finish(entry, drop.state, drop.error)
     because = drop.error or "the table or partition is gone"
     return EndedUncleaned(entity=entry.entity, entry_id=entry.id, state=drop.state, because=because)
 

@@ -312,7 +312,7 @@ class CleaningGroup:
         """Moves the entries to the history, and forgets aborted writes of which nothing remains."""
         if not checked:
             return
-        written = self._site.metastore.aborts.written_in({member.entry.entity for member in checked})
+        written = self._site.metastore.components.aborted_writes_in({member.entry.entity for member in checked})
         ended: dict[int, CleanedEntry] = {}
 
         def find_forgotten(member: Checked) -> Checked:

@@ -366,7 +366,7 @@ def check_transactions(site: Site) -> Iterator[Finding]:
         )
     else:
         yield ok("transactions", f"{len(open_transactions)} open, none for too long")
-    aborts = site.metastore.candidates.aborts()
+    aborts = site.metastore.components.aborts()
     limit = site.settings.integer("hive.compactor.abortedtxn.threshold")
     many = [f"{entity} ({aborted.count})" for entity, aborted in aborts.items() if aborted.count > limit]
     if many:

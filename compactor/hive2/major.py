@@ -51,8 +51,8 @@ _ROLE = "hive2"
 def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = False) -> Iterator[Finding]:
     """Compacts each directory that needs it, one after the other, and yields a finding about each."""
     revoked = _revoke_dead(site)
-    ground = Ground(site.metastore.grounds, site.storage, site.others)
-    claims = DirectoryClaims(site.name, site.metastore.claim_token, site.metastore.grounds, site.storage)
+    ground = Ground(site.metastore.locations, site.storage, site.others)
+    claims = DirectoryClaims(site.name, site.metastore.claim_token, site.metastore.locations, site.storage)
     looked_at = done = 0
     for place in partition_places(site.metastore.catalog):
         looked_at += 1

@@ -52,7 +52,7 @@ class CandidatePage:
         site = scan.site
         self._scan = scan
         self._tables, self._past = scan.fresh_tables(), Past(site)
-        recorded = site.metastore.candidates.written(tables)
+        recorded = site.metastore.components.writes(tables)
         for name, of_table in recorded.items():
             of_table.update(dict.fromkeys(scan.aborted_in(name) - of_table.keys(), _NOTHING))
         stored = self._tables.read_recorded(recorded)

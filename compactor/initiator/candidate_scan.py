@@ -21,7 +21,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.health import Condition
 from compactor.compaction.states import State
 from compactor.initiator.past import Past
-from compactor.metastore.queue.candidates import Aborted
+from compactor.metastore.transactions.components import Aborted
 from compactor.settings.precedence import Settings
 from compactor.site.abort_grace import AbortGrace
 from compactor.site.directory_claims import DirectoryClaims
@@ -93,7 +93,7 @@ class Scan:
         self.looked_after = self.now_ms - sweep_ms(self.site.settings)
         self.turn_to(self.fresh_tables(), Past(self.site))
         self.queue = _by_table(metastore.entries.queue())
-        self.aborts = metastore.candidates.aborts()
+        self.aborts = metastore.components.aborts()
         self._aborted = defaultdict(set)
         for aborted_entity in self.aborts:
             self._aborted[aborted_entity.database, aborted_entity.table].add(aborted_entity.partition)
@@ -112,7 +112,7 @@ class Scan:
 
     def candidate_tables(self) -> Mapping[TableName, int]:
         """Returns the tables with recorded writes or aborts, each with the number of its recorded writes."""
-        return dict.fromkeys(self._aborted, 0) | self.site.metastore.candidates.tables()
+        return dict.fromkeys(self._aborted, 0) | self.site.metastore.components.written_tables()
 
     def aborted_in(self, table: TableName) -> Set[str | None]:
         """Returns the partitions of a table with aborted transactions, by their recorded names."""

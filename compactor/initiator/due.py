@@ -61,7 +61,7 @@ def due_in_database(site: Site, database: str) -> list[Due]:
 
 
 def _candidates(scan: Scan, tables: Collection[TableName]) -> list[Entity]:
-    recorded = scan.site.metastore.candidates.written(tables)
+    recorded = scan.site.metastore.components.writes(tables)
     names = ((table, {*of_table, *scan.aborted_in(table)}) for table, of_table in recorded.items())
     entities = [Entity(database=d, table=t, partition=name) for (d, t), partitions in names for name in partitions]
     return scan.tables.resolve_recorded(entities)

@@ -32,7 +32,7 @@ def reconsider(scan: Scan, looked_at: int | None) -> None:
     if unrecorded.is_due(site, state, scan.now_ms):
         known: Iterable[Seen] = state.conditions.unsettled(site.name, scan.now_ms)
     elif looked_at is not None:
-        ended = site.metastore.ended.since(looked_at - _OVERLAP_MS)
+        ended = site.metastore.entries.ended_since(looked_at - _OVERLAP_MS)
         known = state.conditions.for_entities(site.name, ended).values()
     else:
         return

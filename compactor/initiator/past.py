@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.metastore.queue.ended import Ended
+from compactor.metastore.queue.entries import Ended
 from compactor.site.site import Site
 from compactor.site.surveyed_tables import TableName
 
@@ -29,11 +29,11 @@ class Past:
         new = [table for table in tables if table not in self._ended]
         if not new:
             return
-        by_table = self._site.metastore.ended.for_tables(new, self._partitions)
+        by_table = self._site.metastore.entries.ended(new, self._partitions)
         self._ended.update(by_table)
         troubled = [table for table in new if any(ended.others for ended in by_table[table].values())]
         if troubled:
-            self._entries.update(self._site.metastore.ended.entries(troubled, self._partitions))
+            self._entries.update(self._site.metastore.entries.unsuccessful_histories(troubled, self._partitions))
 
     def of_table(self, table: TableName) -> Mapping[str | None, Ended]:
         """Returns the ended compactions of a table, by partition."""

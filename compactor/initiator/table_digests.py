@@ -18,8 +18,8 @@ from compactor.compaction.decision_reuse import (
 from compactor.compaction.entry import Entity
 from compactor.initiator.candidate_scan import Scan
 from compactor.metastore.catalog.values import PartitionPlace
-from compactor.metastore.queue.candidates import Aborted
-from compactor.metastore.queue.ended import Ended
+from compactor.metastore.queue.entries import Ended
+from compactor.metastore.transactions.components import Aborted
 from compactor.site.site import VERSION
 from compactor.site.surveyed_tables import SurveyedTable, TableName
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator
 
-from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
 
 from compactor.acid import txn_states
 from compactor.base.ids import TxnId, WriteId
@@ -28,18 +28,25 @@ from compactor.metastore.schema.tables import (
     NEXT_LOCK_ID,
     NEXT_WRITE_ID,
     TBLS,
+    TXN_TO_WRITE_ID,
     TXNS,
 )
+from compactor.metastore.transactions.shown_transactions import NewTransaction
+from compactor.metastore.transactions.transaction_rows import must_be_open
 
 _AUX = AUX_TABLE.c
 _LONGEST_NAME = 64  #: longest name of a metastore in MT_KEY1, which has the digest of a longer name
 AFTER_AGREEMENT = (
     1_000  #: numbers to skip, so that no token that is being written gets a higher number than the new one
 )
+_NWI = NEXT_WRITE_ID.c
 
 
 class StoredMarks:
-    """Reads the numbers, and writes tokens."""
+    """Reads the numbers, writes tokens, and raises the counters of transactions and write IDs.
+
+    Skipped numbers get no row, as with Hive's ``seedTxnId``, so these transactions and write IDs count as committed.
+    """
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
@@ -108,6 +115,39 @@ class StoredMarks:
         return Present(
             now_ms=now_ms(conn), newest=TxnId(newest or 0), marks=marks, tokens=tuple(_tokens(conn, metastore))
         )
+
+    @retried
+    def raise_transactions(self, newest: TxnId, opening: NewTransaction) -> bool:
+        """Makes ``newest`` the newest transaction, committed; returns false if a newer one exists.
+
+        Its row is that of ``opening``.
+        """
+        with self._database.write() as conn:
+            self._dialect.lock_transactions(conn, exclusive=True)
+            if self._dialect.newest(conn) >= newest:
+                return False
+            row = opening.row(self._dialect.last_type, now_ms(conn))
+            self._dialect.raise_transactions(conn, newest, {**row, "TXN_STATE": txn_states.COMMITTED})
+            return True
+
+    @retried
+    def raise_write_ids(self, txn: TxnId, database: str, table: str, write_id: WriteId) -> bool:
+        """Gives the open transaction ``txn`` the write ID ``write_id`` and raises the table's counter above it.
+
+        Once ``txn`` has ended, snapshots reach up to that write ID. Returns false if the counter is above it already.
+        """
+        database, table = database.lower(), table.lower()
+        here = (_NWI.NWI_DATABASE == database) & (_NWI.NWI_TABLE == table)
+        with self._database.write() as conn:
+            must_be_open(conn, self._dialect, txn)
+            if conn.execute(select(_NWI.NWI_NEXT).where(here)).first() is None:
+                inserted(conn, insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=1))
+            raised = update(NEXT_WRITE_ID).where(here, _NWI.NWI_NEXT <= write_id)
+            if conn.execute(raised.values(NWI_NEXT=write_id + 1)).rowcount == 0:
+                return False
+            mapping = {"T2W_TXNID": txn, "T2W_DATABASE": database, "T2W_TABLE": table, "T2W_WRITEID": write_id}
+            conn.execute(insert(TXN_TO_WRITE_ID).values(**mapping))
+            return True
 
 
 def _tables(conn: Connection) -> dict[int, TableMark]:

@@ -7,10 +7,9 @@ from dataclasses import replace
 from compactor.base.errors import DatabaseUnavailable
 from compactor.database import clock
 from compactor.database.engine import Database, open_database
-from compactor.metastore.catalog.all_locations import Grounds
 from compactor.metastore.catalog.embedded import EmbeddedCatalog
+from compactor.metastore.catalog.locations import Locations
 from compactor.metastore.catalog.new_partitions import NewPartitions
-from compactor.metastore.catalog.partition_places import PartitionPlaces
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.high_water_marks import StoredMarks
@@ -18,14 +17,9 @@ from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.mutex import Mutexes
 from compactor.metastore.notifications.log import Notifications
-from compactor.metastore.queue.candidates import Candidates
 from compactor.metastore.queue.cleaning_rows import Cleaning
 from compactor.metastore.queue.commit_section import Commits
-from compactor.metastore.queue.ended import EndedEntries
-from compactor.metastore.queue.endings import Endings
 from compactor.metastore.queue.entries import Entries
-from compactor.metastore.queue.figures import QueueFigures
-from compactor.metastore.queue.pages import CompactionLists
 from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.queue.requests import Requests
 from compactor.metastore.queue.worker_claims import Claims
@@ -33,8 +27,7 @@ from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import BY_WRITE_IDS, dialect_for
 from compactor.metastore.schema.tables import SCHEMA_VERSION
 from compactor.metastore.statistics.refresh import Statistics
-from compactor.metastore.transactions.aborts import Aborts
-from compactor.metastore.transactions.counters import Counters
+from compactor.metastore.transactions.components import Components
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.metastore.transactions.stream_batches import StreamBatches
 from compactor.metastore.transactions.transactions import Transactions
@@ -54,8 +47,7 @@ class Metastore:
         self.database = database
         self.schema_version = schema_version
         self.catalog = Catalog(database)
-        self.grounds = Grounds(database)
-        self.partition_places = PartitionPlaces(database)
+        self.locations = Locations(database)
         self.new_partitions = NewPartitions(database, dialect)
         self.embedded_catalog = EmbeddedCatalog(database, dialect)
         self.notifications = Notifications(dialect)
@@ -64,21 +56,15 @@ class Metastore:
         )
         self.write_ids = WriteIds(database, dialect, self.notifications)
         self.stream_batches = StreamBatches(database)
-        self.counters = Counters(database, dialect)
         self.locks = Locks(database, dialect)
         self.queue = QueueTable(database, dialect)
         self.requests = Requests(self.queue)
-        self.claims = Claims(self.queue)
+        self.claims = Claims(self.queue, self.notifications)
         self.commits = Commits(self.queue, Statistics(dialect, self.write_ids), self.notifications)
-        self.endings = Endings(self.queue, self.notifications)
         self.cleaning = Cleaning(self.queue)
         self.entries = Entries(self.queue)
-        self.ended = EndedEntries(self.queue, dialect)
-        self.figures = QueueFigures(self.queue)
-        self.candidates = Candidates(database, dialect)
-        self.compaction_lists = CompactionLists(database, self.queue.rows)
         self.housekeeping = Housekeeping(database, dialect)
-        self.aborts = Aborts(database, dialect)
+        self.components = Components(database, dialect)
         self.mutexes = Mutexes(database, dialect)
         self.marks = StoredMarks(database, dialect)
         self.claim_token = ClaimToken(database)

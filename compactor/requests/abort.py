@@ -42,10 +42,10 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
         if entry.end is not None:
             return entry
     if entry.state is not State.WORKING:
-        metastore.endings.abort_request(entry_id)
+        metastore.claims.abort_request(entry_id)
         return metastore.entries.get(entry_id)
     hide = leftovers.hider(site, lost_workers.target_of(site, entry)) if tidies else None
-    if metastore.endings.abort_running(entry_id, hide) is State.WORKING and tidies:
+    if metastore.claims.abort_running(entry_id, hide) is State.WORKING and tidies:
         try:
             lost_workers.take_back(site, metastore.entries.get(entry_id), "it was aborted by a person")
         except StorageError as error:

@@ -130,7 +130,7 @@ def advance(site: Site, rulings: Mapping[tuple[str, str], Ruling]) -> Advanced:
             site, [entry for entry in directories if ruled[str(table)][entry.path] is Ruling.QUARANTINE]
         )
     opening = NewTransaction(user=site.user, host=site.host, type=TxnType.COMPACTION, agent=site.identity("advance"))
-    if site.metastore.counters.raise_transactions(gap.wanted, opening):
+    if site.metastore.marks.raise_transactions(gap.wanted, opening):
         log.warning("metastore %s: newest transaction raised from %d to %d", site.name, gap.newest, gap.wanted)
         reach(CommandStep.TRANSACTIONS_RAISED)
     tables = {str(table): resolve(site, table, ruled[str(table)]) for table, _ in gap.tables_in_doubt}

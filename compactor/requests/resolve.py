@@ -278,7 +278,7 @@ def _raise_write_ids(site: Site, table: Table, done: Sequence[Resolved]) -> None
     transactions = site.metastore.transactions
     txn = transactions.open(site.user, site.host, agent=site.identity("resolve"))[0]
     write_id = WriteId(max(numbers) + 1)
-    if site.metastore.counters.raise_write_ids(txn, table.database, table.name, write_id):
+    if site.metastore.marks.raise_write_ids(txn, table.database, table.name, write_id):
         reach(CommandStep.WRITE_IDS_RAISED)
         for entity in by_entity(resolved.doubt for resolved in done if resolved.ruling is Ruling.KEEP):
             site.metastore.write_ids.add_component(txn, entity, "i", write_id)

@@ -22,7 +22,7 @@ from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim, parse_claim
 from compactor.base.errors import AccessDenied, BadFile, CompactorError, Disagreement, StorageError
 from compactor.base.printable import printable
 from compactor.base.steps import Step, reach
-from compactor.metastore.catalog.all_locations import Grounds
+from compactor.metastore.catalog.locations import Locations
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.claim_token import ClaimToken
 from compactor.storage.protocol import Storage
@@ -98,13 +98,13 @@ class DirectoryClaims:
         self,
         metastore: str,
         token: ClaimToken,
-        grounds: Grounds,
+        locations: Locations,
         storage: Storage,
         around: ClaimsAround | None = None,
     ) -> None:
         self._metastore = metastore
         self._token = token
-        self._grounds = grounds
+        self._locations = locations
         self._storage = storage
         self._around = around or ClaimsAround()
         self._own: str | None = None
@@ -237,7 +237,7 @@ class DirectoryClaims:
             directory = f"{location}/{folder}" if folder else location
             if not is_ours:
                 yield ForeignClaim(directory=directory, claim=claim, owner=self._describe_owner(directory, claim))
-            elif (other := self._grounds.name_of(claim.table_id)) is not None:  # otherwise it was dropped
+            elif (other := self._locations.name_of(claim.table_id)) is not None:  # otherwise it was dropped
                 owner = f"table {other} (id {claim.table_id}) of this metastore"
                 yield ForeignClaim(directory=directory, claim=claim, owner=owner)
 

@@ -28,7 +28,7 @@ from compactor.base.steps import Step, reach
 from compactor.compaction.entry import Entry
 from compactor.compaction.lost_count import last_message, loss_message, lost_workers
 from compactor.compaction.states import State
-from compactor.metastore.queue.endings import is_being_aborted
+from compactor.metastore.queue.worker_claims import is_being_aborted
 from compactor.rewrite.publish import naming, removal
 from compactor.site.files_and_metastore import must_lose_nothing
 from compactor.site.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider, must_lie_alone
@@ -243,11 +243,11 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
             clear_aborted(site, target, entry.txn_id)
         clear_leftovers(site, target)
     except (NotFound, BadFile) as error:
-        site.metastore.endings.finish(entry, State.REFUSED, str(error))
+        site.metastore.claims.finish(entry, State.REFUSED, str(error))
         return Repaired(entry=entry, because=because, result=State.ABORTED if aborted else State.REFUSED)
     reach(Step.REPAIR_HIDDEN)
     if aborted:
-        site.metastore.endings.requeue(entry.id, entry.worker_id or "")
+        site.metastore.claims.requeue(entry.id, entry.worker_id or "")
         return Repaired(entry=entry, because=because, result=State.ABORTED)
     return _requeue(site, entry, because)
 
@@ -259,7 +259,7 @@ def _requeue(site: Site, entry: Entry, because: str) -> Repaired:
     if gives_up:
         message = last_message(number, because)
         log.error("%s entry %d: %s", entry.entity, entry.id, message)
-        site.metastore.endings.fail_lost(entry.id, entry.worker_id or "", message)
+        site.metastore.claims.fail_lost(entry.id, entry.worker_id or "", message)
     else:
-        site.metastore.endings.requeue(entry.id, entry.worker_id or "", loss_message(number, because))
+        site.metastore.claims.requeue(entry.id, entry.worker_id or "", loss_message(number, because))
     return Repaired(entry=entry, because=because, result=State.FAILED if gives_up else State.INITIATED)

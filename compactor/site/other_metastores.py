@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 
 from compactor.base.errors import BadSetting, CompactorError, DatabaseUnavailable
 from compactor.database.engine import Database, open_database
-from compactor.metastore.catalog.all_locations import Grounds
+from compactor.metastore.catalog.locations import Locations
 from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import dialect_for
@@ -48,7 +48,7 @@ class OtherMetastores:
         self._open: dict[str, Database] = {}
         self._lock = threading.Lock()
 
-    def grounds(self) -> list[tuple[str, Grounds]]:
+    def locations(self) -> list[tuple[str, Locations]]:
         """Returns the name of each other metastore with the locations of its tables and partitions.
 
         Leaves out other names of this metastore's own database, and databases without a metastore.
@@ -58,7 +58,7 @@ class OtherMetastores:
         """
         with self._lock:
             databases = [(other.name, self._database(other)) for other in self._others]
-        return [(name, Grounds(database)) for name, database in databases if database is not None]
+        return [(name, Locations(database)) for name, database in databases if database is not None]
 
     def close(self) -> None:
         """Closes every database."""

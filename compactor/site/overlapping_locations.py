@@ -22,7 +22,7 @@ from compactor.compaction.location_text import (
     map_aliases,
     normalise_location,
 )
-from compactor.metastore.catalog.all_locations import Grounds, PartitionGround, TableGround
+from compactor.metastore.catalog.locations import Locations, PartitionGround, TableGround
 from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.site.other_metastores import OtherMetastores
 from compactor.storage.places import whole_location
@@ -59,8 +59,8 @@ class _Known:
 class Ground:
     """The overlaps among tables and partitions of a metastore, and with those of ``others``."""
 
-    def __init__(self, grounds: Grounds, storage: Storage, others: OtherMetastores | None = None) -> None:
-        self._grounds = grounds
+    def __init__(self, locations: Locations, storage: Storage, others: OtherMetastores | None = None) -> None:
+        self._locations = locations
         self._others = others or OtherMetastores()
         self._storage = storage
         self._aliases = map_aliases(_clusters(storage))
@@ -95,7 +95,7 @@ class Ground:
         """Returns the same for an ACID table about to be created, compared with all tables and partitions."""
         tables = self._tables()
         place = Place(table=_NEW, name=name, location=self._normalise(location), is_transactional=True)
-        every = [*tables.values(), *self._places(tables, self._grounds.partitions()), place]
+        every = [*tables.values(), *self._places(tables, self._locations.partitions()), place]
         return find_overlaps([*every, *self._of_others(_near([place]))]).refusal(_NEW, None)
 
     def is_clear(self, table: int) -> bool:
@@ -117,7 +117,7 @@ class Ground:
         """Returns the overlaps after comparing every partition of every table: for a person who waits for it."""
         tables = self._tables()
         return find_overlaps(
-            [*tables.values(), *self._places(tables, self._grounds.partitions()), *self._of_others(None)]
+            [*tables.values(), *self._places(tables, self._locations.partitions()), *self._of_others(None)]
         )
 
     def _compare_usual(self) -> Overlaps:
@@ -126,16 +126,16 @@ class Ground:
         Nearly all partitions lie at their default location, below their table under their own name. They are compared only
         where another location may be near.
         """
-        tables, grounds = self._tables(), self._grounds
+        tables, locations = self._tables(), self._locations
         ours = [place for place in tables.values() if place.is_transactional]
         if not ours:
             return Overlaps()
         near = _near(ours)
-        elsewhere = list(self._places_elsewhere(tables, grounds.partitions_elsewhere(near)))
+        elsewhere = list(self._places_elsewhere(tables, locations.partitions_elsewhere(near)))
         far = _near([*ours, *(place for place in elsewhere if place.is_transactional)])
         if far != near:  # partitions of ours lie far from their tables; others may be near them
             near = far
-            elsewhere = list(self._places_elsewhere(tables, grounds.partitions_elsewhere(near)))
+            elsewhere = list(self._places_elsewhere(tables, locations.partitions_elsewhere(near)))
         places = [*tables.values(), *elsewhere]
         entangled = {
             place.table for place in elsewhere if place.is_transactional and is_overlapping(place, tables[place.table])
@@ -145,7 +145,7 @@ class Ground:
             for outer, inner in overlapping_pairs(places)
             if outer.partition is None and inner.is_transactional and not outer.is_transactional
         }
-        more = [*grounds.partitions_of(entangled), *grounds.partitions_of(around - entangled, near)]
+        more = [*locations.partitions_of(entangled), *locations.partitions_of(around - entangled, near)]
         places += self._places(tables, iter(more))
         return find_overlaps([*{place.key: place for place in places}.values(), *self._of_others(near)])
 
@@ -158,8 +158,8 @@ class Ground:
             DatabaseUnavailable: one of these metastores cannot be asked.
         """
         number = _OF_OTHERS
-        for metastore, grounds in self._others.grounds():
-            tables = {table.id: table for table in grounds.tables()}
+        for metastore, locations in self._others.locations():
+            tables = {table.id: table for table in locations.tables()}
             places: dict[int, Place] = {}
             for table in tables.values():
                 places[table.id] = Place(
@@ -171,7 +171,7 @@ class Ground:
                 )
                 number -= 1
             yield from places.values()
-            for ground in grounds.partitions() if near is None else grounds.partitions_elsewhere(near):
+            for ground in locations.partitions() if near is None else locations.partitions_elsewhere(near):
                 if (of_table := places.get(ground.table)) is not None:
                     location = self._normalise(ground.location, tables[ground.table].location)
                     yield replace(of_table, partition=ground.name, location=location)
@@ -188,8 +188,8 @@ class Ground:
             yield partition
 
     def _tables(self) -> dict[int, Place]:
-        grounds = self._grounds.tables()
-        self._raw = {table.id: table for table in grounds}
+        tables = self._locations.tables()
+        self._raw = {table.id: table for table in tables}
         return {
             table.id: Place(
                 table=table.id,
@@ -197,7 +197,7 @@ class Ground:
                 location=self._normalise(table.location),
                 is_transactional=table.is_transactional,
             )
-            for table in grounds
+            for table in tables
         }
 
     def _places(self, tables: Mapping[int, Place], partitions: Iterator[PartitionGround]) -> Iterator[Place]:

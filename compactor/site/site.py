@@ -97,7 +97,7 @@ class Site:
     def for_a_transaction(self) -> Site:
         """Returns the site for one transaction of a program. Claims around its tables may be some seconds old."""
         claims = DirectoryClaims(
-            self.name, self.metastore.claim_token, self.metastore.grounds, self.storage, self.claims_around
+            self.name, self.metastore.claim_token, self.metastore.locations, self.storage, self.claims_around
         )
         return replace(self, ground=new_ground(self), claims=claims)
 
@@ -373,7 +373,7 @@ def ground_of(site: Site) -> Ground:
 
 def new_ground(site: Site) -> Ground:
     """Returns the locations of all tables, not read yet."""
-    return Ground(site.metastore.grounds, site.storage, site.others)
+    return Ground(site.metastore.locations, site.storage, site.others)
 
 
 def claims_of(site: Site) -> DirectoryClaims:
@@ -382,4 +382,4 @@ def claims_of(site: Site) -> DirectoryClaims:
 
 
 def _new_claims(site: Site) -> DirectoryClaims:
-    return DirectoryClaims(site.name, site.metastore.claim_token, site.metastore.grounds, site.storage)
+    return DirectoryClaims(site.name, site.metastore.claim_token, site.metastore.locations, site.storage)

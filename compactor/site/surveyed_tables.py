@@ -134,7 +134,7 @@ class SurveyedTables:
                 unknown = {partition for partition in partitions if partition and partition not in surveyed.partitions}
                 unknown_names[surveyed.table.id] |= unknown
                 new.append((surveyed, unknown))
-        places = self._site.metastore.partition_places.for_partitions(
+        places = self._site.metastore.locations.for_partitions(
             {table: names for table, names in unknown_names.items() if names}
         )
         for surveyed, unknown in new:

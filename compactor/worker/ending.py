@@ -51,7 +51,7 @@ def abandon(entry: Claimed, *, is_lost: bool = False) -> None:
 def put_back(entry: Claimed) -> None:
     """Abandons the work on an entry, and puts its request back into the queue."""
     abandon(entry)
-    entry.site.metastore.endings.requeue(entry.entry.id, entry.worker_id)
+    entry.site.metastore.claims.requeue(entry.entry.id, entry.worker_id)
 
 
 def end(entry: Claimed, error: CompactorError) -> Outcome:
@@ -60,7 +60,7 @@ def end(entry: Claimed, error: CompactorError) -> Outcome:
     Raises:
         CompactorError: the database does not answer; the row stays for repair.
     """
-    endings, number = entry.site.metastore.endings, entry.entry.id
+    claims, number = entry.site.metastore.claims, entry.entry.id
     if isinstance(error, StorageError | BadFile) and _has_moved(entry):
         error = LostClaim(
             f"{entry.entry.entity} was dropped, renamed or moved while it was compacted: {error}",
@@ -68,13 +68,13 @@ def end(entry: Claimed, error: CompactorError) -> Outcome:
     if isinstance(error, LostClaim):
         aborted: list[bool] = []
         outcome = _let_go(
-            entry, Result.LOST, error, lambda message: aborted.append(endings.end_aborted(number, entry.worker_id))
+            entry, Result.LOST, error, lambda message: aborted.append(claims.end_aborted(number, entry.worker_id))
         )
         return replace(outcome, result=Result.ABORTED) if any(aborted) else outcome
     if isinstance(error, LockNotGranted):
-        return _let_go(entry, Result.WAITING, error, lambda message: endings.requeue(number, entry.worker_id))
+        return _let_go(entry, Result.WAITING, error, lambda message: claims.requeue(number, entry.worker_id))
     result, state = (Result.REFUSED, State.REFUSED) if isinstance(error, Refused) else (Result.FAILED, State.FAILED)
-    return _let_go(entry, result, error, lambda message: endings.finish(entry.entry, state, message))
+    return _let_go(entry, result, error, lambda message: claims.finish(entry.entry, state, message))
 
 
 def _let_go(entry: Claimed, result: Result, error: CompactorError, settle: Callable[[str], object]) -> Outcome:

@@ -15,7 +15,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.metastore import Metastore
-from compactor.metastore.queue.endings import ABORT_MESSAGE
+from compactor.metastore.queue.worker_claims import ABORT_MESSAGE
 from compactor.metastore.schema import tables as t
 from compactor.metastore.transactions.transaction_rows import TxnType
 from tests.support.committing import committing
@@ -68,7 +68,7 @@ def ended(metastore: Metastore) -> list[tuple[State, str | None]]:
 def test_its_transaction_and_its_row_go_together(metastore: Metastore, table: Table, recorded: Entry) -> None:
     """The transaction is aborted and the row marked; the worker can do nothing more; it ends when storage is tidy."""
     assert recorded.txn_id is not None
-    assert metastore.endings.abort_running(recorded.id) is State.WORKING
+    assert metastore.claims.abort_running(recorded.id) is State.WORKING
     with metastore.database.read() as conn:
         row = conn.execute(select(t.TXNS).where(recorded.txn_id == t.TXNS.c.TXN_ID)).one()
     assert (row.TXN_STATE, row.TXN_META_INFO) == ("a", ABORT_MESSAGE)
@@ -80,35 +80,35 @@ def test_its_transaction_and_its_row_go_together(metastore: Metastore, table: Ta
         commit(metastore, table, recorded)
     with pytest.raises(Refused, match="already scheduled"):  # nobody works there before it is tidy
         metastore.requests.request(Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test"))
-    assert not metastore.endings.end_aborted(recorded.id, "compactor-another")
-    assert metastore.endings.end_aborted(recorded.id, WORKER)
+    assert not metastore.claims.end_aborted(recorded.id, "compactor-another")
+    assert metastore.claims.end_aborted(recorded.id, WORKER)
     assert ended(metastore) == [(State.ABORTED, ABORT_MESSAGE)]
-    assert not metastore.endings.end_aborted(recorded.id, WORKER)
+    assert not metastore.claims.end_aborted(recorded.id, WORKER)
 
 
 def test_twice_is_as_once(metastore: Metastore, recorded: Entry) -> None:
     for _ in range(2):
-        assert metastore.endings.abort_running(recorded.id) is State.WORKING
+        assert metastore.claims.abort_running(recorded.id) is State.WORKING
 
 
 def test_repair_ends_it_instead_of_queueing_it_again(metastore: Metastore, recorded: Entry) -> None:
     """PROTOCOL 6: cancelled is ``x``; a crash between the abort and the end is made good by the next pass."""
-    metastore.endings.abort_running(recorded.id)
-    assert metastore.endings.requeue(recorded.id, WORKER)
+    metastore.claims.abort_running(recorded.id)
+    assert metastore.claims.requeue(recorded.id, WORKER)
     assert ended(metastore) == [(State.ABORTED, ABORT_MESSAGE)]
 
 
 @pytest.mark.parametrize("fate", [State.FAILED, State.REFUSED])
 def test_what_fails_of_it_was_aborted(fate: State, metastore: Metastore, recorded: Entry) -> None:
-    metastore.endings.abort_running(recorded.id)
-    metastore.endings.finish(recorded, fate, "the directory is not there")
+    metastore.claims.abort_running(recorded.id)
+    metastore.claims.finish(recorded, fate, "the directory is not there")
     assert ended(metastore) == [(State.ABORTED, ABORT_MESSAGE)]
 
 
 def test_without_a_recorded_transaction_it_ends_at_once(metastore: Metastore, claimed: Entry) -> None:
     """Nothing is staged before the transaction is recorded (PROTOCOL 3.2), and recording finds the row gone."""
     opened, other = begin(metastore), metastore.transactions.open("u", "h", agent="compactor-worker-h-2")[0]
-    assert metastore.endings.abort_running(claimed.id) is State.ABORTED
+    assert metastore.claims.abort_running(claimed.id) is State.ABORTED
     assert ended(metastore) == [(State.ABORTED, ABORT_MESSAGE)]
     assert metastore.transactions.states([opened, other]) == {opened: "a", other: "o"}
     late = begin(metastore)
@@ -120,7 +120,7 @@ def test_what_is_committed_stays(metastore: Metastore, table: Table, recorded: E
     commit(metastore, table, recorded)
     before = metastore.entries.get(recorded.id)
     with pytest.raises(Refused, match="committed and readers already use its result"):
-        metastore.endings.abort_running(recorded.id)
+        metastore.claims.abort_running(recorded.id)
     assert metastore.entries.get(recorded.id) == before
 
 
@@ -130,7 +130,7 @@ def test_a_commit_at_this_moment_wins(metastore: Metastore, table: Table, record
 
     def abort() -> None:
         try:
-            told.append(metastore.endings.abort_running(recorded.id))
+            told.append(metastore.claims.abort_running(recorded.id))
         except CompactorError as error:
             told.append(error)
 
@@ -154,13 +154,13 @@ def test_workers_of_hive_are_hives(metastore: Metastore, recorded: Entry) -> Non
     with metastore.database.write() as conn:
         conn.execute(update(t.COMPACTION_QUEUE).values(CQ_WORKER_ID="host-17"))
     with pytest.raises(Refused, match="a worker of Hive's own"):
-        metastore.endings.abort_running(recorded.id)
+        metastore.claims.abort_running(recorded.id)
     assert metastore.transactions.state(recorded.txn_id or TxnId(0)) == "o"
 
 
 def test_what_nobody_works_on(metastore: Metastore, table: Table) -> None:
     waiting = metastore.requests.request(Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test"))
     with pytest.raises(Refused, match="no worker has it"):
-        metastore.endings.abort_running(waiting)
+        metastore.claims.abort_running(waiting)
     with pytest.raises(NotFound, match="compaction 99 is not in the queue"):
-        metastore.endings.abort_running(99)
+        metastore.claims.abort_running(99)

@@ -89,4 +89,4 @@ def test_a_request_waits_while_hive_makes_up_its_mind(metastore: Metastore) -> N
         thread.join(PATIENCE)
         [answer] = answers
         assert isinstance(answer, Refused), answer
-        metastore.endings.abort_request(number)
+        metastore.claims.abort_request(number)

@@ -13,8 +13,8 @@ OPENING = NewTransaction(user="u", host="h", type=TxnType.COMPACTION, agent="com
 def test_the_next_transaction_is_above_the_raised_one(metastore: Metastore) -> None:
     (before,) = metastore.transactions.open("u", "h")
     raised = TxnId(before + 100)
-    assert metastore.counters.raise_transactions(raised, OPENING)
-    assert not metastore.counters.raise_transactions(raised, OPENING)
+    assert metastore.marks.raise_transactions(raised, OPENING)
+    assert not metastore.marks.raise_transactions(raised, OPENING)
     assert metastore.transactions.newest() == raised
     assert metastore.transactions.state(raised) in ("c", None)
     (after,) = metastore.transactions.open("u", "h")
@@ -26,8 +26,8 @@ def test_the_next_transaction_is_above_the_raised_one(metastore: Metastore) -> N
 
 def test_skipped_write_ids_count_as_committed(metastore: Metastore) -> None:
     (txn,) = metastore.transactions.open("u", "h")
-    assert metastore.counters.raise_write_ids(txn, "Default", "T", WriteId(9))
-    assert not metastore.counters.raise_write_ids(txn, "default", "t", WriteId(7))
+    assert metastore.marks.raise_write_ids(txn, "Default", "T", WriteId(9))
+    assert not metastore.marks.raise_write_ids(txn, "default", "t", WriteId(7))
     assert metastore.write_ids.next("default", "t") == 10
     metastore.transactions.commit(txn)
     valid = metastore.write_ids.valid("default", "t", metastore.transactions.snapshot())
@@ -37,7 +37,7 @@ def test_skipped_write_ids_count_as_committed(metastore: Metastore) -> None:
 def test_write_ids_show_even_if_the_transaction_ends_otherwise(metastore: Metastore) -> None:
     """A crash before its commit: its own write ID is aborted, those below it count."""
     (txn,) = metastore.transactions.open("u", "h")
-    metastore.counters.raise_write_ids(txn, "default", "t", WriteId(9))
+    metastore.marks.raise_write_ids(txn, "default", "t", WriteId(9))
     metastore.transactions.abort(txn, "timed out")
     valid = metastore.write_ids.valid("default", "t", metastore.transactions.snapshot())
     assert (valid.high_watermark, valid.open, valid.aborted) == (9, frozenset(), frozenset({9}))

@@ -91,7 +91,7 @@ def _aborted(compaction: Compaction) -> None:
 
 def _taken_away(compaction: Compaction) -> None:
     _aborted(compaction)
-    assert compaction.metastore.endings.requeue(compaction.entry.id, WORKER)
+    assert compaction.metastore.claims.requeue(compaction.entry.id, WORKER)
 
 
 def _other_worker(compaction: Compaction) -> None:
@@ -112,7 +112,7 @@ def _of_another_transaction(compaction: Compaction) -> None:
 
 
 def _ended(compaction: Compaction) -> None:
-    compaction.metastore.endings.finish(compaction.entry, State.FAILED, "cancelled")
+    compaction.metastore.claims.finish(compaction.entry, State.FAILED, "cancelled")
 
 
 def _dropped(compaction: Compaction) -> None:
@@ -215,7 +215,7 @@ def test_what_is_locked_and_read_in_which_order(compaction: Compaction, store: s
 
 def _requeued(compaction: Compaction) -> None:
     _aborted(compaction)
-    compaction.metastore.endings.requeue(compaction.entry.id, WORKER)
+    compaction.metastore.claims.requeue(compaction.entry.id, WORKER)
 
 
 def _recorded_again(compaction: Compaction) -> None:
@@ -223,7 +223,7 @@ def _recorded_again(compaction: Compaction) -> None:
 
 
 def _stopped(compaction: Compaction) -> None:
-    compaction.metastore.endings.abort_running(compaction.entry.id)
+    compaction.metastore.claims.abort_running(compaction.entry.id)
 
 
 @pytest.mark.parametrize("step", [_recorded_again, Compaction.commit, _stopped, _requeued])
@@ -308,7 +308,7 @@ def test_what_did_not_commit_is_not_known_to_be_committed(compaction: Compaction
     metastore.transactions.abort(compaction.txn, "worker lost")
     assert not metastore.commits.committed(compaction.entry, compaction.txn)
     assert metastore.commits.txn_state(compaction.entry) == "a"
-    metastore.endings.requeue(compaction.entry.id, WORKER)
+    metastore.claims.requeue(compaction.entry.id, WORKER)
     assert not metastore.commits.committed(compaction.entry, compaction.txn)
 
 
@@ -365,7 +365,7 @@ def test_several_are_committed_at_once_but_for_those_that_are_lost(metastore: Me
         False,
         True,
     ]
-    assert metastore.endings.requeue(commits[1].entry.id, WORKER)
+    assert metastore.claims.requeue(commits[1].entry.id, WORKER)
 
 
 def test_where_naming_fails_none_of_several_is_committed(metastore: Metastore) -> None:
@@ -460,13 +460,13 @@ def test_requeue_only_after_the_transaction_is_aborted(compaction: Compaction) -
     """PROTOCOL 6: abort its transaction, hide its files, only then i."""
     metastore, entry = compaction.metastore, compaction.entry
     with pytest.raises(Refused, match="not aborted"):
-        metastore.endings.requeue(entry.id, WORKER)
+        metastore.claims.requeue(entry.id, WORKER)
     metastore.transactions.abort(compaction.txn, "worker lost")
-    assert not metastore.endings.requeue(entry.id, "compactor")  # compared exactly, not by prefix
-    assert metastore.endings.requeue(entry.id, WORKER)
+    assert not metastore.claims.requeue(entry.id, "compactor")  # compared exactly, not by prefix
+    assert metastore.claims.requeue(entry.id, WORKER)
     back = metastore.entries.get(entry.id)
     assert (back.state, back.worker_id, back.txn_id, back.start) == (State.INITIATED, None, None, None)
-    assert not metastore.endings.requeue(entry.id, WORKER)
+    assert not metastore.claims.requeue(entry.id, WORKER)
 
 
 def test_worker_ids_say_that_they_are_ours(metastore: Metastore) -> None:
@@ -484,20 +484,20 @@ def test_worker_ids_say_that_they_are_ours(metastore: Metastore) -> None:
 def test_finish_follows_the_table_of_states(state: State, compaction: Compaction) -> None:
     before = everything(compaction.metastore)
     with pytest.raises(IllegalTransition):
-        compaction.metastore.endings.finish(compaction.entry, state)
+        compaction.metastore.claims.finish(compaction.entry, state)
     assert everything(compaction.metastore) == before
 
 
 def test_finish_moves_the_row_once(compaction: Compaction) -> None:
     """PROTOCOL 6: no row vanishes without history."""
     metastore = compaction.metastore
-    metastore.endings.finish(compaction.entry, State.FAILED, "rows in 3, rows out 2")
+    metastore.claims.finish(compaction.entry, State.FAILED, "rows in 3, rows out 2")
     ended = metastore.entries.get(compaction.entry.id)
     assert (ended.state, ended.error, ended.worker_id) == (State.FAILED, "rows in 3, rows out 2", WORKER)
     assert ended.end is not None
     assert metastore.entries.queue() == []
     with pytest.raises(LostClaim):
-        metastore.endings.finish(compaction.entry, State.FAILED, "again")
+        metastore.claims.finish(compaction.entry, State.FAILED, "again")
     assert len(metastore.entries.history()) == 1
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from sqlalchemy import update
 
-from compactor.metastore.catalog.all_locations import PartitionGround
 from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.locations import PartitionGround
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import SDS, TBLS
@@ -33,7 +33,7 @@ def test_every_table_with_its_kind(metastore: Metastore) -> None:
     with metastore.database.write() as conn:
         conn.execute(update(TBLS).where(TBLS.c.TBL_ID == view.id).values(TBL_TYPE="VIRTUAL_VIEW"))
         conn.execute(update(SDS).where(SDS.c.LOCATION == "/w/gone").values(LOCATION=None))
-    found = {one.id: (one.name, one.location, one.is_transactional) for one in metastore.grounds.tables()}
+    found = {one.id: (one.name, one.location, one.is_transactional) for one in metastore.locations.tables()}
     assert found[acid.id] == ("default.acid", "/w/acid", True)
     assert found[plain.id] == ("default.plain", "/w/plain", False)
     assert not {view.id, gone.id} & found.keys()
@@ -51,10 +51,10 @@ def test_only_partitions_in_unusual_places_are_read(metastore: Metastore) -> Non
     add(plain, ["in"], "/w/acid/p=us/x")
     add(plain, ["beside"], "/w/acidx/y")
     far, inside = (acid.id, "p=far", "/far/acid"), (plain.id, "p=in", "/w/acid/p=us/x")
-    assert shown(metastore.grounds.partitions_elsewhere([])) == [far]
-    assert shown(metastore.grounds.partitions_elsewhere(["/w/acid"])) == [far, inside]
-    assert shown(metastore.grounds.partitions_elsewhere(["/w_acid", "/w/%"])) == [far]  # no patterns
-    assert len(shown(metastore.grounds.partitions_elsewhere([""]))) == 3
+    assert shown(metastore.locations.partitions_elsewhere([])) == [far]
+    assert shown(metastore.locations.partitions_elsewhere(["/w/acid"])) == [far, inside]
+    assert shown(metastore.locations.partitions_elsewhere(["/w_acid", "/w/%"])) == [far]  # no patterns
+    assert len(shown(metastore.locations.partitions_elsewhere([""]))) == 3
 
 
 def test_partitions_of_some_tables(metastore: Metastore) -> None:
@@ -64,11 +64,11 @@ def test_partitions_of_some_tables(metastore: Metastore) -> None:
     metastore.embedded_catalog.add_partition(tables[0], ["far"], "/far/x")
     unknown = range(10_000, 11_200)
     some = [tables[0].id, tables[2].id, *unknown]
-    assert shown(metastore.grounds.partitions_of(some)) == [
+    assert shown(metastore.locations.partitions_of(some)) == [
         (tables[0].id, "p=far", "/far/x"),
         (tables[0].id, "p=x", "/w/a/p=x"),
         (tables[2].id, "p=x", "/w/c/p=x"),
     ]
-    assert shown(metastore.grounds.partitions_of(some, ["/far"])) == [(tables[0].id, "p=far", "/far/x")]
-    assert shown(metastore.grounds.partitions_of([])) == []
-    assert len(shown(metastore.grounds.partitions())) == 4
+    assert shown(metastore.locations.partitions_of(some, ["/far"])) == [(tables[0].id, "p=far", "/far/x")]
+    assert shown(metastore.locations.partitions_of([])) == []
+    assert len(shown(metastore.locations.partitions())) == 4

@@ -68,13 +68,13 @@ def commit(metastore: Metastore, entry: Entry) -> None:
 #: All calls that change the queue or its history.
 ACTS: list[Callable[[Metastore, Entry], Any]] = [
     lambda m, e: m.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1")),
-    lambda m, e: m.endings.abort_request(e.id),
+    lambda m, e: m.claims.abort_request(e.id),
     lambda m, e: m.requests.did_not_initiate(T, "why"),
     lambda m, e: m.claims.claim("compactor-1", "test", pool_timeout_ms=0),
     lambda m, e: m.claims.record(e, "compactor-1", TxnId(1), None, WriteId(1)),
     commit,
-    lambda m, e: m.endings.requeue(e.id, "compactor-1"),
-    lambda m, e: m.endings.finish(e, State.FAILED, "why"),
+    lambda m, e: m.claims.requeue(e.id, "compactor-1"),
+    lambda m, e: m.claims.finish(e, State.FAILED, "why"),
     lambda m, e: m.cleaning.take([e], 0),
     lambda m, e: m.cleaning.back_off(e, 1, None),
     lambda m, e: m.cleaning.mark_cleaned(e, [], all_below=True),
@@ -175,7 +175,7 @@ def test_a_transaction_that_was_kept_and_not_recorded_is_not_ours(metastore: Met
     ):
         pytest.fail("nothing may be named there")
     metastore.transactions.abort(other, "x")
-    assert metastore.endings.requeue(entry.id, "compactor-1")
+    assert metastore.claims.requeue(entry.id, "compactor-1")
     assert metastore.entries.get(entry.id).txn_id is None
 
 
@@ -190,7 +190,7 @@ def test_a_row_of_a_number_drawn_again_has_nothing_of_the_first(metastore: Metas
 def test_the_history_has_states_that_hive_3_can_show(ended: State, code: str, metastore: Metastore) -> None:
     entry, txn, _ = worked(metastore)
     metastore.transactions.abort(txn, "x")
-    metastore.endings.finish(entry, ended, "why")
+    metastore.claims.finish(entry, ended, "why")
     assert [row["CC_STATE"] for row in rows(metastore, t.COMPLETED_COMPACTIONS)] == [code]
     [past] = metastore.entries.history(T)
     assert (past.state, past.error, past.pool, past.txn_id) == (ended, "why", "p", txn)
@@ -341,7 +341,7 @@ def test_a_name_that_hive_3_fails_on_is_refused_and_left_alone(site: Site, tmp_p
     insert(site, table, [4])
     compact(site, "major")
     insert(site, table, [5])
-    aborted = next(iter(site.metastore.aborts.writes(T))).txn
+    aborted = next(iter(site.metastore.components.aborted_writes(T))).txn
     strange = f"base_0000005_v{aborted:07d}"
     (tmp_path / "t" / strange).mkdir()
     passed = clean(site)
@@ -416,7 +416,7 @@ def test_candidates_and_aborts_are_read(metastore: Metastore) -> None:
     metastore.transactions.commit(committed)
     metastore.transactions.abort(aborted, "rollback")
     assert candidates_of(metastore) == [T]
-    assert metastore.candidates.aborts()[T].count == 1
+    assert metastore.components.aborts()[T].count == 1
     assert aborted_of(metastore, T).count == 1
 
 

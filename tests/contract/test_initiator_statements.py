@@ -107,7 +107,7 @@ def test_a_whole_table_is_asked_for_and_found_waiting_in_as_many_statements(
         make_partitions(metastore, tmp_path, count, deltas=1, name=name)
     first = request_compaction(site, table="default.first")  # makes the mutex's row, once for all
     for enqueued in first:
-        metastore.endings.abort_request(enqueued.entry_id)
+        metastore.claims.abort_request(enqueued.entry_id)
     few, asked = sent(site, lambda: request_compaction(site, table="default.few"))
     assert len(asked) == FEW
     found_few, waiting = sent(site, lambda: list_claimable_ids(site))

@@ -67,17 +67,17 @@ def test_what_has_ended_is_told_by_entity(site: Site, tmp_path: Path) -> None:
     clean_all(site)
     lost = site.metastore.requests.did_not_initiate(large, "by a test")
     name = ("default", "t")
-    found = site.metastore.ended.for_tables([name, ("default", "none")])
+    found = site.metastore.entries.ended([name, ("default", "none")])
     assert found["default", "none"] == {}
     (done,) = site.metastore.entries.history(small)
     assert found[name][small.partition] == (done.id, done.end, done.end, 0)
     assert (found[name][large.partition].newest, found[name][large.partition].others) == (lost, 1)
-    (entry,) = site.metastore.ended.entries([name])[large]
+    (entry,) = site.metastore.entries.unsuccessful_histories([name])[large]
     assert (entry.id, entry.state) == (lost, State.DID_NOT_INITIATE)
-    assert small not in site.metastore.ended.entries([name])
+    assert small not in site.metastore.entries.unsuccessful_histories([name])
     assert done.end is not None
-    assert site.metastore.ended.since(done.end) == {small, large}
-    assert site.metastore.ended.since(site.metastore.now_ms() + 1000) == set()
+    assert site.metastore.entries.ended_since(done.end) == {small, large}
+    assert site.metastore.entries.ended_since(site.metastore.now_ms() + 1000) == set()
 
 
 @pytest.mark.usefixtures("hive4")

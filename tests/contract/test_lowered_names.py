@@ -137,9 +137,9 @@ def test_a_partition_beyond_ascii_is_told_apart_as_hive_does(metastore: Metastor
     """Whatever the database makes of its letters."""
     for value in ("ZÜRICH", "zürich", "ZURICH"):
         add_partition(site, table, value)
-    assert metastore.aborts.are_shared(partition_of(table, "ZÜRICH"))
-    assert metastore.aborts.are_shared(partition_of(table, "zürich"))
-    assert not metastore.aborts.are_shared(partition_of(table, "ZURICH"))
+    assert metastore.components.are_shared(partition_of(table, "ZÜRICH"))
+    assert metastore.components.are_shared(partition_of(table, "zürich"))
+    assert not metastore.components.are_shared(partition_of(table, "ZURICH"))
 
 
 def test_a_lock_of_hive_meets_ours(metastore: Metastore) -> None:

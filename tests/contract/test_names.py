@@ -47,8 +47,8 @@ def test_aborted_writes_of_the_other_are_not_forgotten(
         txn, write_id = write(metastore, entity)
         metastore.transactions.abort(txn, "rollback")
         ids.append(write_id)
-    assert metastore.aborts.forget(one, ids) == 1
-    assert [found.write_id for found in metastore.aborts.writes(other)] == [ids[1]]
+    assert metastore.components.forget_aborted(one, ids) == 1
+    assert [found.write_id for found in metastore.components.aborted_writes(other)] == [ids[1]]
     assert aborted_of(metastore, one).count == 0
     assert aborted_of(metastore, other).count == 1
 
@@ -67,7 +67,7 @@ def test_each_is_a_candidate(one: Entity, other: Entity, metastore: Metastore) -
         metastore.transactions.commit(write(metastore, entity)[0])
         metastore.transactions.abort(write(metastore, entity)[0], "rollback")
     assert set(candidates_of(metastore)) == {one, other}
-    assert {entity: found.count for entity, found in metastore.candidates.aborts().items()} == {one: 1, other: 1}
+    assert {entity: found.count for entity, found in metastore.components.aborts().items()} == {one: 1, other: 1}
 
 
 def test_writers_of_alike_partitions_do_not_conflict(metastore: Metastore) -> None:

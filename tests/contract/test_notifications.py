@@ -79,7 +79,7 @@ def test_a_rebalance_is_told_of_as_the_write_that_it_is(followed: Metastore, end
     followed.write_ids.add_component(txn, ENTITY, "u", own)
     entry = followed.claims.record(entry, WORKER, txn, None, own)
     if ends == "ABORT_TXN":
-        followed.endings.abort_running(entry.id)
+        followed.claims.abort_running(entry.id)
     else:
         with committing(followed, entry, WORKER, txn, table_id=table.id, partition_id=None, location=table.location):
             pass

@@ -147,7 +147,7 @@ def test_types_of_other_table_formats_are_left_alone_but_refuse_a_second(metasto
     with pytest.raises(Refused, match=f"id={foreign}"):
         request(metastore)
     with pytest.raises(NotSupported, match="type 's'"):
-        metastore.endings.abort_request(foreign)
+        metastore.claims.abort_request(foreign)
 
 
 def test_properties_that_do_not_fit_are_refused(metastore: Metastore) -> None:
@@ -158,15 +158,15 @@ def test_properties_that_do_not_fit_are_refused(metastore: Metastore) -> None:
 
 def test_abort_request(metastore: Metastore) -> None:
     first = request(metastore)
-    metastore.endings.abort_request(first)
+    metastore.claims.abort_request(first)
     entry = metastore.entries.get(first)
     assert (entry.state, entry.error) == (State.ABORTED, "Compaction Aborted by Abort Comapction request.")
     with pytest.raises(NotFound, match=f"compaction {first}"):
-        metastore.endings.abort_request(first)
+        metastore.claims.abort_request(first)
     second = request(metastore)
     metastore.claims.claim(WORKER, "test", pool_timeout_ms=0)
     with pytest.raises(Refused, match="working"):
-        metastore.endings.abort_request(second)
+        metastore.claims.abort_request(second)
 
 
 def test_did_not_initiate_is_in_the_history_alone(metastore: Metastore) -> None:
@@ -274,7 +274,7 @@ def test_entries_that_end_together(metastore: Metastore, p: Table, unpartitioned
         write(metastore, entity, abort=True)
         entries[entity] = ready(metastore, entity, write(metastore, entity))
         later[entity] = write(metastore, entity)
-    metastore.endings.finish(entries[other], State.REFUSED, "no_cleanup")
+    metastore.claims.finish(entries[other], State.REFUSED, "no_cleanup")
     ended = [CleanedEntry(entry=entry, all_below=entity != T) for entity, entry in entries.items()]
     lost = metastore.cleaning.mark_all_cleaned(ended)
     assert list(lost) == [entries[other].id]
@@ -300,8 +300,8 @@ def test_aborted_writes_of_many(metastore: Metastore, p: Table, unpartitioned: T
     first, second = write(metastore, one, abort=True), write(metastore, twice, abort=True)
     third = write(metastore, T, abort=True)
     wanted = {one: [first], two: [second], T: [third]}
-    assert metastore.aborts.written_in([one, two, none, T]) == wanted
-    assert metastore.aborts.written_in([none]) == metastore.aborts.written_in([]) == {}
+    assert metastore.components.aborted_writes_in([one, two, none, T]) == wanted
+    assert metastore.components.aborted_writes_in([none]) == metastore.components.aborted_writes_in([]) == {}
 
 
 def test_a_place_is_the_same_by_ids_as_by_names(metastore: Metastore, p: Table, unpartitioned: Table) -> None:
@@ -379,10 +379,10 @@ def test_a_component_without_write_id_goes_with_the_last_one_that_has(
     assert entry is not None
     metastore.claims.record(entry, WORKER, txn, None, first)
     metastore.transactions.abort(txn, "x")
-    metastore.endings.requeue(entry.id, WORKER)
-    metastore.endings.abort_request(entry.id)
+    metastore.claims.requeue(entry.id, WORKER)
+    metastore.claims.abort_request(entry.id)
     cleaned = ready(metastore, T, write(metastore, T))
-    assert metastore.aborts.forget(T, []) == 0
+    assert metastore.components.forget_aborted(T, []) == 0
     assert aborted(metastore) == [(None, None), (None, first)]
     metastore.cleaning.mark_cleaned(cleaned, [], all_below=True)
     assert aborted(metastore) == []
@@ -407,7 +407,7 @@ def test_another_partition_of_that_very_name_is_spared(metastore: Metastore, p: 
     assert other.partition == escape_again(entity.partition or "")
     write(metastore, other, abort=True)
     highest = write(metastore, entity)
-    assert metastore.aborts.forget(entity, [WriteId(1)]) == 0
+    assert metastore.components.forget_aborted(entity, [WriteId(1)]) == 0
     metastore.cleaning.mark_cleaned(ready(metastore, entity, highest), [], all_below=True)
     assert aborted(metastore) == [(other.partition, 1)]
 
@@ -438,8 +438,8 @@ def test_candidates_are_what_was_written_and_what_has_aborts(metastore: Metastor
         write(metastore, entity, abort=entity.table == "c")
         write(metastore, entity, abort=entity.table == "c")
     assert candidates_of(metastore) == wanted
-    assert metastore.candidates.tables() == {("default", "a"): 2, ("default", "b"): 4}
-    of_b = metastore.candidates.written([("default", "b"), ("default", "none")])
+    assert metastore.components.written_tables() == {("default", "a"): 2, ("default", "b"): 4}
+    of_b = metastore.components.writes([("default", "b"), ("default", "none")])
     assert {table: list(of_table) for table, of_table in of_b.items()} == {
         ("default", "b"): ["p=1", "p=2"],
         ("default", "none"): [],
@@ -451,9 +451,9 @@ def test_every_commit_and_every_cleaning_shows_in_what_was_written(metastore: Me
     figures = set()
     for _ in range(3):
         write(metastore, T)
-        figures.add(metastore.candidates.written([("default", "t")])["default", "t"][None])
+        figures.add(metastore.components.writes([("default", "t")])["default", "t"][None])
     assert metastore.housekeeping.purge_components() == 2
-    figures.add(metastore.candidates.written([("default", "t")])["default", "t"][None])
+    figures.add(metastore.components.writes([("default", "t")])["default", "t"][None])
     assert [one.rows for one in sorted(figures)] == [1, 1, 2, 3]
 
 
@@ -463,7 +463,7 @@ def test_aborts_are_counted_by_transaction(metastore: Metastore) -> None:
     write(metastore, T, abort=True)
     write(metastore, T)
     write(metastore, one, one, abort=True)
-    found = metastore.candidates.aborts()
+    found = metastore.components.aborts()
     assert {entity: figures.count for entity, figures in found.items()} == {T: 2, one: 1}
     assert found[T] == aborted_of(metastore, T)
     assert found[T].oldest_start <= found[one].oldest_start

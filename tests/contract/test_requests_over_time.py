@@ -34,9 +34,9 @@ def test_the_time_of_a_request_stays_to_the_end(metastore: Metastore) -> None:
     assert 0 <= metastore.now_ms() - at < 60_000
     entry = claimed(metastore)
     assert (entry.state, entry.enqueue_time) == (State.WORKING, at)
-    assert metastore.endings.requeue(entry.id, WORKER)
+    assert metastore.claims.requeue(entry.id, WORKER)
     assert metastore.entries.get(entry.id).enqueue_time == at
-    metastore.endings.finish(claimed(metastore), State.FAILED, "broken")
+    metastore.claims.finish(claimed(metastore), State.FAILED, "broken")
     [ended] = metastore.entries.history()
     assert (ended.state, ended.enqueue_time) == (State.FAILED, at)
 

@@ -349,7 +349,7 @@ def test_statistics_that_others_wrote_later_stay(subject: Subject, hive4: None) 
 def test_statistics_of_an_aborted_write_are_replaced(metastore: Metastore, hive4: None) -> None:
     subject = Subject(metastore, "a table")
     metastore.transactions.abort(subject.txn, "again")
-    metastore.endings.requeue(subject.entry.id, "compactor-1")
+    metastore.claims.requeue(subject.entry.id, "compactor-1")
     txn, write_id = subject.write(ends=False)
     metastore.transactions.abort(txn, "rollback")
     subject.set(numRows="4", **{FLAGS: '{"BASIC_STATS":"true","COLUMN_STATS":{"z":"true"}}'})

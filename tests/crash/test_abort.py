@@ -19,7 +19,7 @@ from compactor.base.steps import Step
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.queue.endings import ABORT_MESSAGE
+from compactor.metastore.queue.worker_claims import ABORT_MESSAGE
 from compactor.requests.request import request_compaction
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site

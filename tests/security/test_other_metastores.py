@@ -415,7 +415,7 @@ def test_a_metastore_is_compared_with_others_before_it_has_a_token(
     with config.open("a") as file:
         file.write(f'[metastore.again]\nurl = "sqlite:///{tmp_path}/link.db"\n')
     site = opened("a")
-    assert [name for name, _ in site.others.grounds()] == ["b"]
+    assert [name for name, _ in site.others.locations()] == ["b"]
     assert site.metastore.claim_token.read() is None
 
 

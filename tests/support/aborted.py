@@ -7,15 +7,15 @@ from sqlalchemy import func, select
 from compactor.acid import txn_states
 from compactor.compaction.entry import Entity
 from compactor.metastore.metastore import Metastore
-from compactor.metastore.queue.candidates import Aborted
 from compactor.metastore.schema.tables import TXN_COMPONENTS, TXNS
 from compactor.metastore.transactions import components
+from compactor.metastore.transactions.components import Aborted
 
 
 def aborted_of(metastore: Metastore, entity: Entity) -> Aborted:
     """Returns the aborted transactions of one entity, under every form of its partition's name."""
     with metastore.database.read() as conn:
-        here = components.of_entity(conn, metastore.dialect, entity)
+        here = components.is_of_entity(conn, metastore.dialect, entity)
         total = func.sum(TXNS.c.TXN_ID.distinct())
         figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED), total)
         joined = figures.select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID))

@@ -79,7 +79,7 @@ def _failed(site: Site) -> int:
     assert asked.entry_id is not None
     entry = site.metastore.claims.claim("compactor-worker-node3-811-1", "test", pool_timeout_ms=0)
     assert entry is not None
-    site.metastore.endings.finish(entry, State.FAILED, "StorageError: hdfs://nn/payments: no space left on device")
+    site.metastore.claims.finish(entry, State.FAILED, "StorageError: hdfs://nn/payments: no space left on device")
     return entry.id
 
 

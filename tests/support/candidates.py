@@ -9,10 +9,10 @@ from compactor.metastore.metastore import Metastore
 
 def candidates_of(metastore: Metastore) -> list[Entity]:
     """Returns them in order."""
-    written = metastore.candidates.written(metastore.candidates.tables())
+    written = metastore.components.writes(metastore.components.written_tables())
     found = [
         Entity(database=database, table=table, partition=partition)
         for (database, table), of_table in written.items()
         for partition in of_table
     ]
-    return list(order_entities([*found, *metastore.candidates.aborts()]))
+    return list(order_entities([*found, *metastore.components.aborts()]))

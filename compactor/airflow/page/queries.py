@@ -111,7 +111,7 @@ def read_overview(by: By) -> dict[str, Any]:
             "outcomes": {} if state is None else state.conditions.outcomes(site.name),
             "looked_at": None if state is None else state.decisions.newest(site.name, PASS),
             "now": site.metastore.now_ms(),
-            "queue": {state.label: count for state, count in site.metastore.figures.queued().items()},
+            "queue": {state.label: count for state, count in site.metastore.entries.count_queued().items()},
             "dags": {name: dag_id(name, by.metastore) for name in _DAGS},
             "user": by.name,
             "rights": by.rights(),

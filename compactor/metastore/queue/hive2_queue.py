@@ -22,8 +22,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
-from compactor.metastore.catalog.all_locations import Grounds
-from compactor.metastore.catalog.locations import must_be_same_place
+from compactor.metastore.catalog.locations import Locations, must_be_same_place
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.mutex import lock_scheduler
@@ -62,7 +61,7 @@ class Hive2:
         self._database = database
         self._dialect = dialect
         self.catalog = Catalog(database)
-        self.grounds = Grounds(database)
+        self.locations = Locations(database)
         self.claim_token = ClaimToken(database)
 
     def close(self) -> None:

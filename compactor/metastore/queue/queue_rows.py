@@ -9,11 +9,10 @@ from typing import Any, Protocol
 
 from sqlalchemy import RowMapping, Table, literal
 
-from compactor.base.errors import NotSupported, failure_of
+from compactor.base.errors import BadName, NotSupported, failure_of
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.queue import properties_text
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 
@@ -187,7 +186,7 @@ def _entry(row: _Row, prefix: str, *, end: int | None, cleaner_start: int | None
         entity=entity,
         state=State(get["STATE"]),
         type=_type(get["ID"], get["TYPE"]),
-        properties=properties_text.decode(get["TBLPROPERTIES"]),
+        properties=decode_properties(get["TBLPROPERTIES"]),
         pool=get["POOL_NAME"],
         worker_id=get["WORKER_ID"],
         run_as=get["RUN_AS"],
@@ -226,3 +225,60 @@ CC = COMPLETED_COMPACTIONS.c
 _TYPES = tuple(kind.value for kind in CompactionType)
 KNOWN_QUEUED = CQ.CQ_TYPE.in_([literal(kind) for kind in _TYPES])  # a plain list would be compiled at each call
 KNOWN_ENDED = CC.CC_TYPE.in_(_TYPES)
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """The text for ``properties``, in their order."""
+    entries = (f"{_length(key)}:{key}{_length(value)}:{value}" for key, value in properties.items())
+    return f"{len(properties)}:" + "".join(entries)
+
+
+def decode_properties(text: str | None) -> dict[str, str]:
+    """Returns the map that ``text`` encodes; an empty one for None or an empty text.
+
+    Raises:
+        BadName: the text ends early or a length is no number.
+    """
+    if not text:
+        return {}
+    reader = _TextReader(text)
+    try:
+        count = reader.number()
+        pairs = [(reader.item(), reader.item()) for _ in range(count)]
+    except ValueError as error:
+        raise BadName(
+            f"properties {text!r} of a compaction: expected <n>: and then <length>:<key><length>:<value> n times "
+            f"({error}); repair the row's CQ_TBLPROPERTIES"
+        ) from error
+    return dict(pairs)
+
+
+class _TextReader:
+    def __init__(self, text: str) -> None:
+        self._units = text.encode("utf-16-le", "surrogatepass")
+        self._at = 0
+
+    def number(self) -> int:
+        end = self._units.find(b":\0", self._at)
+        while end != -1 and end % 2:
+            end = self._units.find(b":\0", end + 1)
+        if end == -1:
+            raise ValueError("a length without ':'")
+        digits = self._units[self._at : end].decode("utf-16-le")
+        self._at = end + 2
+        return int(digits)
+
+    def item(self) -> str:
+        length = self.number()
+        if length < 0:
+            return ""
+        end = self._at + 2 * length
+        if end > len(self._units):
+            raise ValueError(f"{length} characters announced, fewer are left")
+        part = self._units[self._at : end].decode("utf-16-le", "surrogatepass")
+        self._at = end
+        return part
+
+
+def _length(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2

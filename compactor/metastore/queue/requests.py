@@ -21,7 +21,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import retried
 from compactor.metastore.mutex import lock_scheduler
-from compactor.metastore.queue import properties_text
+from compactor.metastore.queue import queue_rows
 from compactor.metastore.queue.queue_rows import CQ
 from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.tables import (
@@ -61,7 +61,7 @@ class Requests:
         refused.
         """
         properties = [
-            properties_text.encode(request.properties) if request.properties else None for request in requests
+            queue_rows.encode_properties(request.properties) if request.properties else None for request in requests
         ]
         with self._table.changing() as conn:
             lock_scheduler(conn, self._table.dialect)

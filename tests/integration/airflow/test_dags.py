@@ -212,7 +212,7 @@ def test_waiting_sees_a_request_that_ended(table: DemoPaths, run_dag: Run, monke
     def ask_and_abort(metastore: str, tables: Any, arguments: Any) -> list[int]:
         ids = asked_for(metastore, tables, arguments)
         with table.site() as site:
-            site.metastore.endings.abort_request(ids[0])
+            site.metastore.claims.abort_request(ids[0])
         return ids
 
     monkeypatch.setattr(tasks, "request", ask_and_abort)

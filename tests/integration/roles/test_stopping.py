@@ -20,7 +20,7 @@ from compactor.batches.driver import run_entries
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Column, Table
-from compactor.metastore.queue.endings import ABORT_MESSAGE
+from compactor.metastore.queue.worker_claims import ABORT_MESSAGE
 from compactor.requests.abort import abort_compaction, abort_transaction
 from compactor.requests.request import request_compaction
 from compactor.rewrite.plan.unit import Unit

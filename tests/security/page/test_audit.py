@@ -39,7 +39,7 @@ def number(site: Site, place: DemoPaths) -> dict[str, int]:
 
     (failed,) = request_compaction(site, table="default.other")
     assert failed.entry_id is not None
-    site.metastore.endings.abort_request(failed.entry_id)
+    site.metastore.claims.abort_request(failed.entry_id)
     (waiting,) = request_compaction(site, table="default.other", type="minor")
     assert waiting.entry_id is not None
     (txn,) = site.metastore.transactions.open("ann", "h")

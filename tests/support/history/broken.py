@@ -89,7 +89,7 @@ class _SnapshotOfTwoReads(Transactions):
 
 
 def _claim(metastore: Metastore) -> None:
-    metastore.claims = _UnguardedClaim(metastore.queue)
+    metastore.claims = _UnguardedClaim(metastore.queue, metastore.notifications)
 
 
 def _write_ids(metastore: Metastore) -> None:

@@ -274,7 +274,7 @@ class Workload:
         _, entry = self._call("request", lambda: self._metastore.requests.request(request), entity=[table, partition])
         self._newest_entry = max(self._newest_entry, entry)
         if self._random.random() < 0.05:
-            self._call("withdraw", lambda: self._metastore.endings.abort_request(entry), entry=entry)
+            self._call("withdraw", lambda: self._metastore.claims.abort_request(entry), entry=entry)
 
     def _compact(self) -> None:
         """Claims, records, commits; or fails in between, or abandons the entry for others to repair."""
@@ -325,7 +325,7 @@ class Workload:
     def _finish(self, entry: Entry, state: State) -> None:
         self._call(
             "finish",
-            lambda: self._metastore.endings.finish(entry, state, "on purpose"),
+            lambda: self._metastore.claims.finish(entry, state, "on purpose"),
             entry=entry.id,
             worker=entry.worker_id,
             state=state.value,
@@ -343,7 +343,7 @@ class Workload:
             self._requeue(entry.id, worker)
 
     def _requeue(self, entry: int, worker: str) -> None:
-        self._call("requeue", lambda: self._metastore.endings.requeue(entry, worker), entry=entry, worker=worker)
+        self._call("requeue", lambda: self._metastore.claims.requeue(entry, worker), entry=entry, worker=worker)
 
     def _clean(self) -> None:
         cleaning = self._metastore.cleaning

@@ -96,7 +96,7 @@ def test_alarms_and_failures_are_told(site: Site, warehouse: Path) -> None:
         (asked,) = request_compaction(site, table="default.a", type="major")
         entry = site.metastore.claims.claim("compactor-w", "1", pool_timeout_ms=0, ids=[asked.entry_id or 0])
         assert entry is not None
-        site.metastore.endings.finish(entry, State.FAILED, "no space")
+        site.metastore.claims.finish(entry, State.FAILED, "no space")
     found = fleet(site)
     assert [one.name for one in found.alarms] == ["failed_compaction_ratio"]
     assert (found.readings.failed_lately, len(found.failures)) == (12, 10)

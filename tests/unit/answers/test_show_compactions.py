@@ -73,7 +73,7 @@ def test_the_latest_event_comes_first(deployment: Site) -> None:
     first = request(deployment)
     second = request(deployment, Entity(database="default", table="u"))
     assert [row.compactionid for row in show_compactions(deployment)] == [first, second]
-    deployment.metastore.endings.abort_request(second)
+    deployment.metastore.claims.abort_request(second)
     assert [(row.compactionid, row.state) for row in show_compactions(deployment)] == [
         (second, "aborted"),
         (first, "initiated"),
@@ -82,7 +82,7 @@ def test_the_latest_event_comes_first(deployment: Site) -> None:
 
 def test_the_history_of_one_table_is_its_own(deployment: Site) -> None:
     for entity in (ENTITY, Entity(database="default", table="t", partition="p=1"), Entity(database="d", table="t")):
-        deployment.metastore.endings.abort_request(request(deployment, entity))
+        deployment.metastore.claims.abort_request(request(deployment, entity))
     assert len(show_history(deployment)) == 3
     table = CompactionFilter(where=Where(database="default", table="t"))
     assert [row.partname for row in show_history(deployment, table)] == ["p=1", None]
@@ -96,7 +96,7 @@ def test_compactions_that_match_a_filter(deployment: Site) -> None:
     first = request(deployment, pool="nightly")
     second = request(deployment, Entity(database="default", table="u", partition="p=1"))
     third = request(deployment, Entity(database="other", table="t"))
-    deployment.metastore.endings.abort_request(second)
+    deployment.metastore.claims.abort_request(second)
 
     def shown(limit: int | None = None, **wanted: object) -> list[int]:
         filter_ = find_filter(deployment, CompactionWords(**wanted))  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def test_compactions_in_an_order(deployment: Site) -> None:
     first = request(deployment, Entity(database="default", table="b"))
     second = request(deployment, Entity(database="default", table="a"))
     third = request(deployment, Entity(database="a", table="b"))
-    deployment.metastore.endings.abort_request(second)
+    deployment.metastore.claims.abort_request(second)
 
     def shown(order: str) -> list[int]:
         return [row.compactionid for row in show_compactions(deployment, order=order)]

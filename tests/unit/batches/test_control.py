@@ -130,7 +130,7 @@ def test_an_entry_that_another_worker_has_is_left_to_it(site: Site, batch: int, 
 
 def test_an_entry_that_the_history_dropped_is_left_out(site: Site, batch: int) -> None:
     ids = own_state(site).batches.get(batch).entry_ids
-    site.metastore.endings.abort_request(ids[0])
+    site.metastore.claims.abort_request(ids[0])
     site.metastore.housekeeping.purge_history([ids[0]])
     assert set(read_batch(site, batch).entries) == {ids[1]}
 
@@ -170,6 +170,6 @@ def test_a_batch_that_is_done_stays_done_for_the_next_attempt(site: Site, batch:
 
 def test_an_earlier_attempt_s_failure_is_told_again(site: Site, batch: int) -> None:
     entry = begin(site, batch)
-    site.metastore.endings.finish(entry, State.FAILED, "no room")
+    site.metastore.claims.finish(entry, State.FAILED, "no room")
     with pytest.raises(CompactorError, match=rf"compaction {entry.id} of default.a failed: no room"):
         control.must_not_have_failed(site, batch)

@@ -67,7 +67,7 @@ def test_aborted_writes_are_removed_a_time_after_they_were_first_seen(site: Site
     end_the_grace(site)
     (done,) = clean(site).cleaned
     assert done.removed == ("delta_0000004_0000004_0000",)
-    assert site.metastore.aborts.writes(entity_of(table)) == []
+    assert site.metastore.components.aborted_writes(entity_of(table)) == []
 
 
 def test_a_committed_insert_that_a_restored_metastore_timed_out_can_still_be_saved(
@@ -100,7 +100,7 @@ def test_a_cleaned_compaction_leaves_young_aborted_writes_beside_its_base(site: 
     clean(site)
     assert names_in(Path(table.location)) == {base, "delta_0000004_0000004_0000"}
     assert [entry.state for entry in site.metastore.entries.history()] == [State.SUCCEEDED]
-    assert site.metastore.aborts.writes(entity_of(table)) != []
+    assert site.metastore.components.aborted_writes(entity_of(table)) != []
     end_the_grace(site)
     clean(site)
     assert names_in(Path(table.location)) == {base}

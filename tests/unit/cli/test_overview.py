@@ -44,7 +44,7 @@ def test_alarms_are_told_with_what_to_do(compactor: Compactor, deployment: Site,
         (asked,) = request_compaction(deployment, table="default.t", type="major")
         entry = deployment.metastore.claims.claim("compactor-w", "1", pool_timeout_ms=0, ids=[asked.entry_id or 0])
         assert entry is not None
-        deployment.metastore.endings.finish(entry, State.FAILED, "no space")
+        deployment.metastore.claims.finish(entry, State.FAILED, "no space")
     told = compactor("overview").stdout
     assert "alarm (warn) failed_compaction_ratio: 11 of the 11 compactions in the history failed" in told
     assert "; compactor show history shows why" in told

@@ -112,7 +112,7 @@ def test_a_failed_compaction_ends_it_with_the_error_of_its_row(story: SchedulerW
     request = Request(entity=entity, type=CompactionType.MAJOR, initiator="test")
     number = site.metastore.requests.request(request)
     entry = site.metastore.entries.get(number)
-    site.metastore.endings.finish(entry, State.FAILED, "a bad file")
+    site.metastore.claims.finish(entry, State.FAILED, "a bad file")
     with pytest.raises(ServersFailed, match=r"d\.t failed: a bad file"):
         story.wait("x", lambda: False, 5)
 
@@ -143,7 +143,7 @@ def test_all_is_compacted_when_each_has_ended_well_and_nothing_waits(story: Sche
     assert story.are_compacted([])
     number = site.metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="test"))
     assert not story.are_compacted([])
-    site.metastore.endings.abort_request(number)
+    site.metastore.claims.abort_request(number)
     assert not story.are_compacted([entity])
 
 
@@ -162,11 +162,11 @@ def test_a_failure_that_is_part_of_the_story_ends_nothing(
     with pytest.raises(ServersFailed, match="compact_table failed"):
         story.wait("x", lambda: False, 5)
     number = site.metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="test"))
-    site.metastore.endings.finish(site.metastore.entries.get(number), State.FAILED, "a bad file")
+    site.metastore.claims.finish(site.metastore.entries.get(number), State.FAILED, "a bad file")
     servers.run("compaction_worker", "manual__1", "failed")
     story.wait("x", lambda: story.find_failure(entity) is not None, 1)
     assert story.find_failure(other) is None
     number = site.metastore.requests.request(Request(entity=other, type=CompactionType.MAJOR, initiator="test"))
-    site.metastore.endings.finish(site.metastore.entries.get(number), State.FAILED, "another")
+    site.metastore.claims.finish(site.metastore.entries.get(number), State.FAILED, "another")
     with pytest.raises(ServersFailed, match=r"d\.other failed: another"):
         story.wait("x", lambda: False, 5)

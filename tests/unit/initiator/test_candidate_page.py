@@ -224,7 +224,7 @@ def test_a_pause_after_failures_ends_with_time(site: Site, table: Table) -> None
         (asked,) = request_compaction(site, table="default.t", partition="p=2", type="major")
         claimed = site.metastore.claims.claim("compactor-test", "test", pool_timeout_ms=0)
         assert claimed is not None
-        site.metastore.endings.finish(claimed, State.FAILED, "by a test")
+        site.metastore.claims.finish(claimed, State.FAILED, "by a test")
         assert claimed.id == asked.entry_id
     settle(site)
     run_sql(site, "UPDATE COMPLETED_COMPACTIONS SET CC_ENQUEUE_TIME = 1 WHERE CC_STATE = 'f'")

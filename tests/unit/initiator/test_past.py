@@ -5,7 +5,7 @@ import pytest
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.initiator.past import Past
-from compactor.metastore.queue.ended import Ended
+from compactor.metastore.queue.entries import Ended
 from compactor.site.site import Site
 
 FINE = Entity(database="default", table="t", partition="p=1")
@@ -18,7 +18,7 @@ def ended(site: Site, entity: Entity, state: State) -> int:
     number = metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-test"))
     claimed = metastore.claims.claim("compactor-test", "test", pool_timeout_ms=0)
     assert claimed is not None
-    metastore.endings.finish(claimed, state)
+    metastore.claims.finish(claimed, state)
     return number
 
 
@@ -40,13 +40,13 @@ def test_figures_are_of_all_and_rows_only_of_those_in_trouble(
 
 def test_a_table_is_read_once(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     past, read = Past(deployment), []
-    original = deployment.metastore.ended.for_tables
+    original = deployment.metastore.entries.ended
 
     def of(tables: list[tuple[str, str]], partitions: None) -> dict[tuple[str, str], dict[str | None, Ended]]:
         read.append(tables)
         return original(tables, partitions)
 
-    monkeypatch.setattr(deployment.metastore.ended, "for_tables", of)
+    monkeypatch.setattr(deployment.metastore.entries, "ended", of)
     past.expect([("default", "t"), ("default", "u")])
     past.expect([("default", "t")])
     assert (past.ended(NEVER), past.entries(BROKEN)) == (Ended(), ())

@@ -28,7 +28,7 @@ def table(deployment: Site, warehouse: Path) -> Table:
 
 def digests(site: Site) -> dict[str | None, str]:
     scan = Scan(site)
-    writes = site.metastore.candidates.written([NAME])[NAME]
+    writes = site.metastore.components.writes([NAME])[NAME]
     scan.tables.read_recorded({NAME: writes})
     found = scan.tables.load_table(Entity(database="default", table="t"))
     assert found is not None

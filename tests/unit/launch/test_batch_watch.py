@@ -113,7 +113,7 @@ def test_a_failed_entry_says_why(planned: tuple[Site, int]) -> None:
     (number,) = own_state(site).batches.get(batch).entry_ids
     entry = site.metastore.claims.claim("compactor-worker-h-1-x", "1", pool_timeout_ms=0, ids=[number])
     assert entry is not None
-    site.metastore.endings.finish(entry, State.FAILED, "bucket_00000 is damaged")
+    site.metastore.claims.finish(entry, State.FAILED, "bucket_00000 is damaged")
     found = read_progress(site, batch)
     assert found.failed == {number: f"compaction {number} of default.t: failed: bucket_00000 is damaged"}
 

@@ -11,7 +11,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.locking.lock_requests import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.queue.endings import ABORT_MESSAGE
+from compactor.metastore.queue.worker_claims import ABORT_MESSAGE
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction

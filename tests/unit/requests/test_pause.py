@@ -49,7 +49,7 @@ def fail(site: Site, entity: Entity) -> int:
     )
     entry = metastore.claims.claim(site.identity("worker"), VERSION, pool_timeout_ms=0, ids=[number])
     assert entry is not None
-    metastore.endings.finish(entry, State.FAILED, "disk full")
+    metastore.claims.finish(entry, State.FAILED, "disk full")
     return number
 
 

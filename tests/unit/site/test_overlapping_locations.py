@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from compactor.metastore.catalog.all_locations import Grounds
 from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.locations import Locations
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS
 from compactor.site import overlapping_locations as module
@@ -40,7 +40,7 @@ def make(site: Site, name: str, location: str, *partitions: tuple[str, str | Non
 
 
 def ground(site: Site, options: StoreOptions | None = None) -> Ground:
-    return Ground(site.metastore.grounds, Stores(options))
+    return Ground(site.metastore.locations, Stores(options))
 
 
 def refused(site: Site, *tables: Table) -> list[bool]:
@@ -90,14 +90,14 @@ def test_usual_partitions_are_not_read(site: Site, monkeypatch: pytest.MonkeyPat
     table = make(site, "a", "/w/a", ("1", None), ("2", None))
     inside = make(site, "b", "/w/a/p=1/x")
     read: list[str] = []
-    rows = Grounds._rows
+    rows = Locations._rows
 
-    def counted(self: Grounds, query: object) -> object:
+    def counted(self: Locations, query: object) -> object:
         for one in rows(self, query):  # type: ignore[arg-type]
             read.append(one.name)
             yield one
 
-    monkeypatch.setattr(Grounds, "_rows", counted)
+    monkeypatch.setattr(Locations, "_rows", counted)
     assert refused(site, table, inside) == [True, True]
     assert read == []
 
@@ -152,7 +152,7 @@ def test_what_lies_as_it_did_is_not_read_again(site: Site, monkeypatch: pytest.M
     table = make(site, "a", "/w/a", ("1", None), ("2", "file:/w/a/p=2"), ("3", "/elsewhere"))
     found = ground(site)
     found.is_clear(table.id)
-    monkeypatch.setattr(Grounds, "tables", None)
+    monkeypatch.setattr(Locations, "tables", None)
     for partition in (None, *site.metastore.catalog.partitions(table)):
         assert found.refusal_of(table, partition) is None
 
@@ -172,13 +172,13 @@ def test_a_location_that_no_store_takes_holds_up_nobody(site: Site) -> None:
 def test_tables_in_more_stores_than_a_question_can_name(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """PROTOCOL 10: a thousand tables in a bucket each made a statement that no database takes."""
     asked: list[list[str]] = []
-    elsewhere = Grounds.partitions_elsewhere
+    elsewhere = Locations.partitions_elsewhere
 
-    def asking(self: Grounds, spellings: list[str]) -> object:
+    def asking(self: Locations, spellings: list[str]) -> object:
         asked.append(spellings)
         return elsewhere(self, spellings)
 
-    monkeypatch.setattr(Grounds, "partitions_elsewhere", asking)
+    monkeypatch.setattr(Locations, "partitions_elsewhere", asking)
     tables = [make(site, f"t{number}", f"s3://bucket{number}/w/t") for number in range(40)]
     make(site, "plain", "/w/p", ("1", "s3a://bucket7/w/t/x"), acid=False)
     assert [number for number, is_refused in enumerate(refused(site, *tables)) if is_refused] == [7]

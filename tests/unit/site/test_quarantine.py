@@ -314,10 +314,10 @@ def test_what_lies_there_counts_when_a_transaction_is_forgotten(site: Site, tabl
     keen = keeping(site, compactor_forget_grace="0s", hive_txn_timeout="1ms", hive_compactor_abortedtxn_threshold="0")
     settle()
     clean(keen)
-    assert site.metastore.aborts.writes(entity_of(table)) != []
+    assert site.metastore.components.aborted_writes(entity_of(table)) != []
     shutil.rmtree(place / HERE)
     clean(keen)
-    assert site.metastore.aborts.writes(entity_of(table)) == []
+    assert site.metastore.components.aborted_writes(entity_of(table)) == []
 
 
 # --- what the housekeeper erases ------------------------------------------------------------------------------------

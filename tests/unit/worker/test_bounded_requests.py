@@ -89,7 +89,7 @@ def test_what_is_left_is_told_wherever_runs_are(site: Site, table: Table) -> Non
     assert (run.deltas_left, run.bytes_left) == (left.deltas, left.bytes)
     told = explain(site, "default.t").partitions[0].runs[0]
     assert (told["deltas_left"], told["bytes_left"]) == (left.deltas, left.bytes)
-    site.metastore.endings.abort_request(*list_claimable_ids(site))
+    site.metastore.claims.abort_request(*list_claimable_ids(site))
     clean_all(site)
     rows = {row.compactionid: row for row in show_history(site)}
     assert (rows[outcome.entry.id].deltas_left, rows[outcome.entry.id].bytes_left) == (left.deltas, left.bytes)
@@ -135,7 +135,7 @@ def test_a_worker_that_is_to_stop_publishes_what_is_whole(site: Site, table: Tab
         assert (outcome.result, len(outcome.output)) == (Result.COMPACTED, chunks)
         assert bool(outcome.left) is (time == "1h")
         for entry in list_claimable_ids(site):
-            site.metastore.endings.abort_request(entry)
+            site.metastore.claims.abort_request(entry)
         clean_all(site)
     assert deltas(table) == ["delta_0000001_0000008"]
 

@@ -130,7 +130,7 @@ def test_one_whose_file_is_broken_falls_out_alone(site: Site, tables: list[Table
 def test_one_that_a_person_aborts_falls_out_alone(site: Site, tables: list[Table]) -> None:
     def abort() -> None:
         (entry,) = site.metastore.entries.queue(table="c")
-        site.metastore.endings.abort_running(entry.id)
+        site.metastore.claims.abort_running(entry.id)
 
     done = worked(site, Interrupted(before=abort))
     assert [done[name].result for name in NAMES] == [Result.COMPACTED, Result.COMPACTED, Result.ABORTED]

@@ -179,7 +179,7 @@ def test_a_table_that_failed_is_considered_again(client: Caller, site: Site, tab
     post(client, "compact", {"table": "default.t"})
     entry = site.metastore.claims.claim("compactor-worker-h-1-1", "v", pool_timeout_ms=0)
     assert entry is not None
-    site.metastore.endings.finish(entry, State.FAILED, "no space")
+    site.metastore.claims.finish(entry, State.FAILED, "no space")
     assert post(client, "resume", {"table": "default.t"})["message"] == (
         "The initiator considers default.t again at its next pass; 1 rows about failures were removed from the history."
     )

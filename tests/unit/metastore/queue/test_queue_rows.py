@@ -4,12 +4,22 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import RowMapping
 
-from compactor.base.errors import NotSupported
+from compactor.base.errors import BadName, NotSupported
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.queue.queue_rows import MOVED, Rows, ended, history_row, queued
+from compactor.metastore.queue.queue_rows import (
+    MOVED,
+    Rows,
+    decode_properties,
+    encode_properties,
+    ended,
+    history_row,
+    queued,
+)
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.hive3 import Postgres31
@@ -29,6 +39,7 @@ ROW: dict[str, Any] = dict.fromkeys(column.name for column in COMPACTION_QUEUE.c
     "CQ_HIGHEST_WRITE_ID": 5,
     "CQ_ERROR_MESSAGE": "of the queue",
 }
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
 def row(**changed: object) -> RowMapping:
@@ -145,3 +156,30 @@ def test_rows_that_cannot_be_understood_are_left_alone(caplog: pytest.LogCapture
     assert [entry.id for entry in readable] == [2]
     for number in (1, 3):
         assert f"compaction {number} of default.t: its row cannot be understood" in caplog.text
+
+
+def test_as_hive_writes_it() -> None:
+    """CQ_TBLPROPERTIES of a real Hive 4.1."""
+    text = "1:33:compactor.mapreduce.map.memory.mb3:512"
+    assert encode_properties({"compactor.mapreduce.map.memory.mb": "512"}) == text
+    assert decode_properties(text) == {"compactor.mapreduce.map.memory.mb": "512"}
+
+
+def test_lengths_count_as_javas() -> None:
+    assert encode_properties({"a": "\N{GRINNING FACE}"}) == "1:1:a2:\N{GRINNING FACE}"
+
+
+def test_null_and_nothing() -> None:
+    assert decode_properties(None) == decode_properties("") == decode_properties("0:") == {}
+    assert decode_properties("1:1:a-1:") == {"a": ""}
+
+
+@given(st.dictionaries(texts, texts, max_size=4))
+def test_round_trip(properties: dict[str, str]) -> None:
+    assert decode_properties(encode_properties(properties)) == properties
+
+
+@pytest.mark.parametrize("text", ["x", "1:", "1:3:ab", "2:1:a1:b", "1:x:a1:b"])
+def test_what_is_cut_off_is_named(text: str) -> None:
+    with pytest.raises(BadName, match="CQ_TBLPROPERTIES"):
+        decode_properties(text)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import NotFound, Refused
 from compactor.base.ids import WriteId
 from compactor.compaction.entry import Entity, Request
-from compactor.compaction.states import CompactionType
+from compactor.compaction.states import CompactionType, State
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType
 
@@ -38,3 +39,13 @@ def test_what_is_recorded_of_a_compaction_is_recorded_at_once(
     assert metastore.entries.get(entry.id) == entry
     recorded = metastore.claims.record(entry, "compactor-1", txn, "ann", WriteId(3))
     assert (recorded.txn_id, recorded.run_as, recorded.highest_write_id) == (txn, "ann", 3)
+
+
+def test_what_was_not_begun_can_be_taken_back(metastore: Metastore) -> None:
+    entry = ask(metastore)
+    metastore.claims.abort_request(entry)
+    assert metastore.entries.queue() == []
+    (ended,) = metastore.entries.history(T)
+    assert (ended.id, ended.state) == (entry, State.ABORTED)
+    with pytest.raises((NotFound, Refused)):
+        metastore.claims.abort_request(entry)

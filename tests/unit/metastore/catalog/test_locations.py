@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.metastore.catalog import partition_places
+from compactor.metastore.catalog import locations
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.metastore import Metastore
 from tests.support.many import make_partitions
@@ -21,10 +21,10 @@ def table(metastore: Metastore, tmp_path: Path) -> Table:
 def test_partitions_are_found_however_they_are_read(
     metastore: Metastore, table: Table, few: int, share: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_places, "_FEW", few)
-    monkeypatch.setattr(partition_places, "_SHARE", share)
+    monkeypatch.setattr(locations, "_FEW", few)
+    monkeypatch.setattr(locations, "_SHARE", share)
     wanted = {table.id: {"p=000001", "p=none"}, table.id + 1: {"p=000001"}}
-    found = metastore.partition_places.for_partitions(wanted)
+    found = metastore.locations.for_partitions(wanted)
     whole = {part.name: part for part in metastore.catalog.partitions(table)}
     assert {number: list(of_table) for number, of_table in found.items()} == {table.id: ["p=000001"], table.id + 1: []}
     place = found[table.id]["p=000001"]
@@ -42,5 +42,5 @@ def test_a_sorted_partition_is_known_as_one(metastore: Metastore, table: Table) 
             'INSERT INTO SORT_COLS (SD_ID, COLUMN_NAME, "ORDER", INTEGER_IDX) '
             "SELECT SD_ID, 'b', 1, 0 FROM PARTITIONS WHERE PART_NAME = 'p=000002'"
         )
-    found = metastore.partition_places.for_partitions({table.id: {"p=000001", "p=000002"}})[table.id]
+    found = metastore.locations.for_partitions({table.id: {"p=000001", "p=000002"}})[table.id]
     assert {name: place.sort_columns for name, place in found.items()} == {"p=000001": (), "p=000002": ("b",)}

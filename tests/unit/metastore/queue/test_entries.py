@@ -19,22 +19,22 @@ def ids(metastore: Metastore) -> list[int]:
 
 
 def test_the_queue_a_page_at_a_time(metastore: Metastore, ids: list[int]) -> None:
-    lists = metastore.compaction_lists
-    part = lists.queue(limit=2, offset=2)
+    lists = metastore.entries
+    part = lists.queue_page(limit=2, offset=2)
     assert ([e.id for e in part.entries], part.total) == (ids[2:4], 5)
-    assert [e.id for e in lists.queue(limit=9, states=(State.WORKING,)).entries] == ids[:1]
-    assert [e.id for e in lists.queue(limit=9, find="SALES.T day").entries] == ids[:3]
-    assert [e.id for e in lists.queue(limit=9, find="whole").entries] == ids[3:4]
-    assert lists.queue(limit=9, find="%").total == 0
+    assert [e.id for e in lists.queue_page(limit=9, states=(State.WORKING,)).entries] == ids[:1]
+    assert [e.id for e in lists.queue_page(limit=9, find="SALES.T day").entries] == ids[:3]
+    assert [e.id for e in lists.queue_page(limit=9, find="whole").entries] == ids[3:4]
+    assert lists.queue_page(limit=9, find="%").total == 0
 
 
 def test_the_history_a_page_at_a_time_newest_first(metastore: Metastore, ids: list[int]) -> None:
     for entry_id in ids[1:]:
-        metastore.endings.abort_request(entry_id)
-    part = metastore.compaction_lists.history(limit=2, offset=1)
+        metastore.claims.abort_request(entry_id)
+    part = metastore.entries.history_page(limit=2, offset=1)
     assert ([e.id for e in part.entries], part.total) == ([ids[3], ids[2]], 4)
-    assert metastore.compaction_lists.history(limit=9, states=(State.FAILED,)).total == 0
-    assert [e.id for e in metastore.compaction_lists.history(limit=9, find="web").entries] == [ids[4]]
+    assert metastore.entries.history_page(limit=9, states=(State.FAILED,)).total == 0
+    assert [e.id for e in metastore.entries.history_page(limit=9, find="web").entries] == [ids[4]]
 
 
 def test_the_row_about_each(metastore: Metastore, ids: list[int]) -> None:
@@ -43,6 +43,6 @@ def test_the_row_about_each(metastore: Metastore, ids: list[int]) -> None:
         Entity(database="web", table="t"),
         Entity(database="web", table="u"),
     ]
-    found = metastore.compaction_lists.of_entities([*asked, Entity(database="sales", table="t")])
+    found = metastore.entries.newest_queued([*asked, Entity(database="sales", table="t")])
     assert {entity: entry.id for entity, entry in found.items()} == {asked[0]: ids[1], asked[1]: ids[4]}
-    assert metastore.compaction_lists.of_entities([]) == {}
+    assert metastore.entries.newest_queued([]) == {}
