@@ -13,7 +13,7 @@ from sqlalchemy import delete, insert, select
 from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database, retried
 from compactor.metastore.mutex import PREFIX
-from compactor.metastore.schema.single_rows import inserted
+from compactor.metastore.schema.counter_rows import try_insert
 from compactor.metastore.schema.tables import AUX_TABLE
 
 _AUX = AUX_TABLE.c
@@ -48,7 +48,7 @@ class ClaimToken:
     @retried
     def _create(self) -> str:
         with self._database.write() as conn:
-            inserted(
+            try_insert(
                 conn, insert(AUX_TABLE).values(MT_KEY1=_TOKEN, MT_KEY2=0, MT_COMMENT=self._known or uuid.uuid4().hex)
             )
         token = self._stored()  # another process may have been faster

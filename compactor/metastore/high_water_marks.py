@@ -19,8 +19,8 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.metastore.catalog.locations import in_catalog
 from compactor.metastore.mutex import PREFIX
+from compactor.metastore.schema.counter_rows import try_insert
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import (
     AUX_TABLE,
     DBS,
@@ -75,7 +75,7 @@ class StoredMarks:
             number = 1 + max((token.number for token in now.tokens), default=0)
             while True:
                 token = MarkToken(number=number, text=text, at=now.now_ms, seen=seen)
-                if inserted(conn, insert(AUX_TABLE).values(**_row(metastore, token))):
+                if try_insert(conn, insert(AUX_TABLE).values(**_row(metastore, token))):
                     break
                 number += 1  # another process has taken this number
             conn.execute(delete(AUX_TABLE).where(_is_token_of(metastore), _AUX.MT_KEY2 <= number - KEPT_TOKENS))
@@ -141,7 +141,7 @@ class StoredMarks:
         with self._database.write() as conn:
             must_be_open(conn, self._dialect, txn)
             if conn.execute(select(_NWI.NWI_NEXT).where(here)).first() is None:
-                inserted(conn, insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=1))
+                try_insert(conn, insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=1))
             raised = update(NEXT_WRITE_ID).where(here, _NWI.NWI_NEXT <= write_id)
             if conn.execute(raised.values(NWI_NEXT=write_id + 1)).rowcount == 0:
                 return False

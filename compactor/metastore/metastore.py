@@ -24,7 +24,7 @@ from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.queue.requests import Requests
 from compactor.metastore.queue.worker_claims import Claims
 from compactor.metastore.schema import create
-from compactor.metastore.schema.detect import BY_WRITE_IDS, dialect_for
+from compactor.metastore.schema.create import BY_WRITE_IDS, dialect_for
 from compactor.metastore.schema.tables import SCHEMA_VERSION
 from compactor.metastore.statistics.refresh import Statistics
 from compactor.metastore.transactions.components import Components

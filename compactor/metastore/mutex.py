@@ -18,8 +18,8 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 from compactor.base.errors import LockNotGranted, LostClaim
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
+from compactor.metastore.schema.counter_rows import try_insert
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import AUX_TABLE
 
 PREFIX = "Compactor:"
@@ -101,7 +101,7 @@ class Mutexes:
         key = _AUX.MT_KEY1 == PREFIX + name
         anchor = self._dialect.for_update(select(AUX_TABLE).where(key, _AUX.MT_KEY2 == _ANCHOR))
         if conn.execute(anchor).first() is None:
-            inserted(conn, insert(AUX_TABLE).values(MT_KEY1=PREFIX + name, MT_KEY2=_ANCHOR))
+            try_insert(conn, insert(AUX_TABLE).values(MT_KEY1=PREFIX + name, MT_KEY2=_ANCHOR))
             conn.execute(anchor).one()
         return conn.execute(select(AUX_TABLE).where(key, _AUX.MT_KEY2 != _ANCHOR)).first()
 
@@ -124,5 +124,5 @@ def lock_scheduler(conn: Connection, dialect: Dialect) -> None:
     """
     row = dialect.for_update(select(_AUX.MT_KEY2).where(_AUX.MT_KEY1 == SCHEDULER))
     if conn.execute(row).first() is None:
-        inserted(conn, insert(AUX_TABLE).values(MT_KEY1=SCHEDULER, MT_KEY2=0))
+        try_insert(conn, insert(AUX_TABLE).values(MT_KEY1=SCHEDULER, MT_KEY2=0))
         conn.execute(row).first()

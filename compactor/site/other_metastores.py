@@ -14,7 +14,7 @@ from compactor.database.engine import Database, open_database
 from compactor.metastore.catalog.locations import Locations
 from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.schema import create
-from compactor.metastore.schema.detect import dialect_for
+from compactor.metastore.schema.create import dialect_for
 from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
 
 

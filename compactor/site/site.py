@@ -22,7 +22,7 @@ from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, PartitionPlace, Table
 from compactor.metastore.metastore import Metastore
-from compactor.metastore.schema.detect import BY_WRITE_IDS
+from compactor.metastore.schema.create import BY_WRITE_IDS
 from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
 from compactor.site.directory_claims import FRESH_S, ClaimsAround, DirectoryClaims
 from compactor.site.mark_files import MarkFiles

@@ -22,7 +22,7 @@ from compactor.metastore.catalog.values import Column, Partition, Table
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.queue.commit_section import Commit
 from compactor.metastore.schema import tables as t
-from compactor.metastore.statistics import statistics_tables as s
+from compactor.metastore.statistics import subjects as s
 from compactor.metastore.statistics.commit_statistics import CommitStatistics
 from compactor.metastore.transactions.transaction_rows import TxnType
 

@@ -19,8 +19,8 @@ from compactor.metastore.catalog.dependents import DependentRows
 from compactor.metastore.catalog.new_partitions import NewPartition, draw_ids, insert_partition
 from compactor.metastore.catalog.read import Catalog, database_id, partitions_of
 from compactor.metastore.catalog.values import Column, Partition, Table
+from compactor.metastore.schema.counter_rows import draw_catalog_ids
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.sequences import draw
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
     CATALOG,
@@ -86,7 +86,7 @@ class EmbeddedCatalog:
             if database_id(conn, name) is not None:
                 raise Refused(f"database {name} exists already")
             row = {
-                "DB_ID": draw(conn, self._dialect, "MDatabase"),
+                "DB_ID": draw_catalog_ids(conn, self._dialect, "MDatabase"),
                 "NAME": name,
                 "DB_LOCATION_URI": location,
                 "OWNER_TYPE": "USER",
@@ -105,7 +105,7 @@ class EmbeddedCatalog:
             Refused: the table exists already.
         """
         with self._database.write() as conn:
-            self._insert_table(conn, new, draw(conn, self._dialect, "MTable"))
+            self._insert_table(conn, new, draw_catalog_ids(conn, self._dialect, "MTable"))
         return self._catalog.table(new.database, new.name)
 
     @retried
@@ -121,7 +121,7 @@ class EmbeddedCatalog:
             db_id = database_id(conn, new.database.lower())
             if db_id is None:
                 raise _no_database(new.database)
-            table_id = draw(conn, self._dialect, "MTable")
+            table_id = draw_catalog_ids(conn, self._dialect, "MTable")
             rows = conn.execute(select(DATABASE_PARAMS).where(DATABASE_PARAMS.c.DB_ID == db_id)).all()
         of_database = {row.PARAM_KEY: row.PARAM_VALUE for row in rows}
         return _as_table(new, table_id, of_database), lambda conn: self._insert_table(conn, new, table_id)
@@ -343,7 +343,7 @@ class EmbeddedCatalog:
         return partition_names.part_name([key.name for key in table.partition_keys], values)
 
     def _insert_columns(self, conn: Connection, columns: Sequence[Column]) -> int:
-        cd_id = draw(conn, self._dialect, "MColumnDescriptor")
+        cd_id = draw_catalog_ids(conn, self._dialect, "MColumnDescriptor")
         conn.execute(insert(CDS).values(CD_ID=cd_id))
         rows = [
             {"CD_ID": cd_id, "COLUMN_NAME": column.name.lower(), "TYPE_NAME": column.type, "INTEGER_IDX": index}
@@ -353,10 +353,10 @@ class EmbeddedCatalog:
         return cd_id
 
     def _insert_storage(self, conn: Connection, cd_id: int, location: str, like: NewTable) -> int:
-        serde_id = draw(conn, self._dialect, "MSerDeInfo")
+        serde_id = draw_catalog_ids(conn, self._dialect, "MSerDeInfo")
         conn.execute(insert(SERDES).values(SERDE_ID=serde_id, SLIB=ORC_SERDE))
         conn.execute(insert(SERDE_PARAMS).values(SERDE_ID=serde_id, PARAM_KEY="serialization.format", PARAM_VALUE="1"))
-        sd_id = draw(conn, self._dialect, "MStorageDescriptor")
+        sd_id = draw_catalog_ids(conn, self._dialect, "MStorageDescriptor")
         row = {
             "SD_ID": sd_id,
             "INPUT_FORMAT": like.input_format,

@@ -20,8 +20,8 @@ from compactor.base.ids import WriteId
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.metastore.catalog.values import Table
+from compactor.metastore.schema.counter_rows import draw_catalog_ids
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.sequences import draw
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
     PARTITION_KEY_VALS,
@@ -98,7 +98,9 @@ class NewPartitions:
 
 def draw_ids(conn: Connection, dialect: Dialect, count: int) -> list[PartitionIds]:
     """Draws the ids of this many partitions."""
-    firsts = [draw(conn, dialect, model, count) for model in ("MPartition", "MStorageDescriptor", "MSerDeInfo")]
+    firsts = [
+        draw_catalog_ids(conn, dialect, model, count) for model in ("MPartition", "MStorageDescriptor", "MSerDeInfo")
+    ]
     return [PartitionIds(partition=firsts[0] + at, storage=firsts[1] + at, serde=firsts[2] + at) for at in range(count)]
 
 

@@ -15,11 +15,10 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.metastore.notifications.catalog_rows import read_partitions, read_table
-from compactor.metastore.notifications.events import Event, partitions_added
-from compactor.metastore.notifications.objects import PartitionObject, TableObject
-from compactor.metastore.notifications.thrift_json import partition_text, table_text
+from compactor.metastore.notifications.thrift_json import PartitionObject, TableObject, partition_text, table_text
+from compactor.metastore.notifications.transaction_events import Event, partitions_added
+from compactor.metastore.schema.counter_rows import draw_catalog_ids, has_drawn_catalog_ids
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.sequences import draw, has_drawn
 from compactor.metastore.schema.tables import TXN_WRITE_NOTIFICATION_LOG
 
 _SEQUENCE = "MTxnWriteNotificationLog"
@@ -104,9 +103,9 @@ def _encode_file(location: str, directory: str, name: str) -> str:
 
 def log_writes(conn: Connection, dialect: Dialect, txn: TxnId, rows: Sequence[WriteRow]) -> None:
     """Writes ``rows`` into TXN_WRITE_NOTIFICATION_LOG, if Hive itself writes such rows here (hive.metastore.dml.events)."""
-    if not rows or not has_drawn(conn, _SEQUENCE):
+    if not rows or not has_drawn_catalog_ids(conn, _SEQUENCE):
         return
-    first, seconds = draw(conn, dialect, _SEQUENCE, len(rows)), now_ms(conn) // 1000
+    first, seconds = draw_catalog_ids(conn, dialect, _SEQUENCE, len(rows)), now_ms(conn) // 1000
     values = [
         {
             "WNL_ID": first + at,

@@ -1,7 +1,4 @@
-"""Hive 4's schema in an empty database, and the same as SQL text for people.
-
-``python -m compactor.metastore.schema.create`` renders the files under ``sql/``.
-"""
+"""The schema of a metastore: its dialect, its version, and Hive 4's schema in an empty database and as SQL text."""
 
 from __future__ import annotations
 
@@ -10,15 +7,44 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Dialect, Table, inspect, select
+from sqlalchemy import Dialect as SqlDialect
+from sqlalchemy import Table, inspect, select
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from compactor.base.errors import DatabaseUnavailable
+from compactor.base.errors import DatabaseUnavailable, NotSupported
 from compactor.database.engine import Database
 from compactor.metastore.schema import views
-from compactor.metastore.schema.hive3 import Postgres31
+from compactor.metastore.schema.dialect import Dialect, MySQL4, Postgres4
+from compactor.metastore.schema.hive2 import is_hive_2
+from compactor.metastore.schema.hive3 import MySQL31, Postgres31
 from compactor.metastore.schema.tables import SCHEMA_VERSION, SEEDS, VERSION, metadata
+
+#: Schemas whose Hive goes by MIN_HISTORY_WRITE_ID unless told otherwise: it records there, by write IDs, what transactions
+#: may read, and nothing in MIN_HISTORY_LEVEL; and it commits a compaction without holding TXN_LOCK_TBL.
+BY_WRITE_IDS = frozenset({"4.2.0"})
+
+DIALECTS: tuple[Dialect, ...] = (Dialect(), Postgres4(), Postgres31(), MySQL4(), MySQL31())
+
+
+def dialect_for(database: str, schema_version: str, url: str) -> Dialect:
+    """Returns the dialect for a kind of database and SCHEMA_VERSION; ``url`` is for the message.
+
+    Raises:
+        NotSupported: there is no dialect for it.
+    """
+    for dialect in DIALECTS:
+        if dialect.database == database and schema_version in dialect.schema_versions:
+            return dialect
+    if is_hive_2(schema_version):
+        raise NotSupported(
+            f"metastore {url}: schema {schema_version} is Hive 2's, of which only `compactor doctor --before-hive-3` knows "
+            "what to do; everything else is for Hive 3.1 and later"
+        )
+    known = ", ".join(f"{d.database} with schema {' or '.join(d.schema_versions)}" for d in DIALECTS)
+    raise NotSupported(
+        f"metastore {url}: {database} with schema {schema_version} is not supported; supported is {known}"
+    )
 
 
 def create(database: Database) -> None:
@@ -93,7 +119,7 @@ def _first_rows(table: Table) -> list[Mapping[str, Any]]:
 
 
 #: For rendering only: it connects to no database.
-_DIALECTS: dict[str, Dialect] = {
+_DIALECTS: dict[str, SqlDialect] = {
     "sqlite": sqlite.dialect(),
     "postgresql": postgresql.dialect(),  # type: ignore[no-untyped-call]  # SQLAlchemy's
     "mysql": mysql.dialect(),

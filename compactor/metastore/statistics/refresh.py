@@ -22,8 +22,7 @@ from compactor.metastore.statistics import subjects as rows
 from compactor.metastore.statistics.changed_statistics import Changes, find_changes
 from compactor.metastore.statistics.commit_statistics import StoredStatistics, Subject
 from compactor.metastore.statistics.concurrent_writers import without_other_writers
-from compactor.metastore.statistics.statistics_tables import TAB_COL_STATS
-from compactor.metastore.statistics.subjects import Subjects
+from compactor.metastore.statistics.subjects import TAB_COL_STATS, Subjects
 from compactor.metastore.transactions.write_id_rows import WriteIds
 
 _log = logging.getLogger(__name__)

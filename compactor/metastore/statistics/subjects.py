@@ -6,7 +6,21 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, bindparam, insert, literal, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    String,
+    Table,
+    bindparam,
+    insert,
+    literal,
+    select,
+    update,
+)
+from sqlalchemy.types import UserDefinedType
 
 from compactor.base.ids import WriteId
 from compactor.database.prepared import in_parts, send, send_all
@@ -14,7 +28,61 @@ from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import PARTITION_PARAMS, PARTITIONS, TABLE_PARAMS, TBLS
 from compactor.metastore.statistics.changed_statistics import PARAMETERS
 from compactor.metastore.statistics.commit_statistics import StoredColumn, StoredStatistics
-from compactor.metastore.statistics.statistics_tables import ENGINE, FIGURES, PART_COL_STATS, TAB_COL_STATS
+
+metadata = MetaData()
+
+
+class _Double(UserDefinedType[float]):
+    """A double as the driver reads and writes it; SQLAlchemy's own asks a running query how to."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "DOUBLE PRECISION"
+
+
+#: The columns of figures, in which Hive keeps those of every type.
+FIGURES = (
+    *("LONG_LOW_VALUE", "LONG_HIGH_VALUE", "DOUBLE_LOW_VALUE", "DOUBLE_HIGH_VALUE"),
+    *("BIG_DECIMAL_LOW_VALUE", "BIG_DECIMAL_HIGH_VALUE", "NUM_NULLS", "NUM_TRUES", "NUM_FALSES"),
+)
+ENGINE = "hive"  #: of Hive's own rows; those of other engines are left alone
+
+
+def _table(name: str, owner: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("CS_ID", BigInteger, primary_key=True, autoincrement=False),
+        Column(owner, BigInteger, nullable=False),
+        Column("COLUMN_NAME", String(767)),
+        Column("COLUMN_TYPE", String(128)),
+        Column("LONG_LOW_VALUE", BigInteger),
+        Column("LONG_HIGH_VALUE", BigInteger),
+        Column("DOUBLE_LOW_VALUE", _Double),
+        Column("DOUBLE_HIGH_VALUE", _Double),
+        Column("BIG_DECIMAL_LOW_VALUE", String(4000)),
+        Column("BIG_DECIMAL_HIGH_VALUE", String(4000)),
+        Column("NUM_NULLS", BigInteger, nullable=False),
+        Column("NUM_DISTINCTS", BigInteger),
+        Column("AVG_COL_LEN", _Double),
+        Column("MAX_COL_LEN", BigInteger),
+        Column("NUM_TRUES", BigInteger),
+        Column("NUM_FALSES", BigInteger),
+        Column("LAST_ANALYZED", BigInteger, nullable=False),
+        Column("ENGINE", String(128), nullable=False),  # since Hive 4
+    )
+
+
+TAB_COL_STATS = _table("TAB_COL_STATS", "TBL_ID")
+PART_COL_STATS = _table("PART_COL_STATS", "PART_ID")
+
+#: What is written here and in which ways; the rights of the database's user that statistics need.
+WRITTEN = (
+    ((TABLE_PARAMS, PARTITION_PARAMS), ("INSERT", "UPDATE")),
+    ((TBLS, PARTITIONS, TAB_COL_STATS, PART_COL_STATS), ("UPDATE",)),
+)
+
 
 AT_ONCE = 16  #: ids in one statement, about as many as commit together
 

@@ -8,7 +8,20 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Label, Select, and_, cast, delete, func, or_, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Label,
+    Select,
+    Table,
+    and_,
+    cast,
+    delete,
+    func,
+    or_,
+    select,
+)
 
 from compactor.acid import partition_names, txn_states
 from compactor.base.ids import TxnId, WriteId
@@ -16,7 +29,6 @@ from compactor.compaction.decision_reuse import Writes
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,
     DBS,
@@ -26,6 +38,16 @@ from compactor.metastore.schema.tables import (
     TXNS,
 )
 from compactor.metastore.transactions import transaction_rows as txn_rows
+
+
+def entity_is(table: Table, prefix: str, entity: Entity, *partitions: str | None) -> ColumnElement[bool]:
+    """Returns the condition for rows of ``entity``, or of its table and one of ``partitions`` if any are given."""
+    columns = table.c
+    names = partitions or (entity.partition,)
+    partition = columns[f"{prefix}_PARTITION"]
+    here = partition.is_(None) if names == (None,) else partition.in_(names)
+    return (columns[f"{prefix}_DATABASE"] == entity.database) & (columns[f"{prefix}_TABLE"] == entity.table) & here
+
 
 _TC = TXN_COMPONENTS.c
 _W = COMPLETED_TXN_COMPONENTS.c

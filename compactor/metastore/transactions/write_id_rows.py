@@ -16,8 +16,8 @@ from compactor.database.engine import Database, retried
 from compactor.database.prepared import in_parts, send, send_all
 from compactor.metastore.notifications.log import Notifications
 from compactor.metastore.notifications.transaction_events import on_allocation, on_allocations
+from compactor.metastore.schema.counter_rows import try_insert
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import (
     MIN_HISTORY_LEVEL,
     MIN_HISTORY_WRITE_ID,
@@ -302,7 +302,7 @@ class WriteIds:
         next_number = send(conn, self._counter, here).scalar()
         if next_number is None:
             first = insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=1 + count)
-            if inserted(conn, first):
+            if try_insert(conn, first):
                 return WriteId(1)
             return self._draw(conn, database, table, count)
         send(conn, _DRAWN, {**here, "NWI_NEXT": next_number + count})

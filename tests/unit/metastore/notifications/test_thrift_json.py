@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from compactor.metastore.notifications.objects import (
+from compactor.metastore.notifications.thrift_json import (
     FieldSchema,
     PartitionObject,
     SerDeInfo,
     StorageDescriptor,
     TableObject,
+    partition_text,
+    table_text,
 )
-from compactor.metastore.notifications.thrift_json import partition_text, table_text
 
 OF_HIVE: dict[str, str] = json.loads(Path(__file__).with_name("texts_of_hive.json").read_text("utf-8"))
 ORC = "org.apache.hadoop.hive.ql.io.orc.Orc"

@@ -9,7 +9,7 @@ from compactor.base.errors import DatabaseUnavailable, NotSupported
 from compactor.database.engine import open_database
 from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import create
-from compactor.metastore.schema.detect import dialect_for
+from compactor.metastore.schema.create import dialect_for
 from compactor.metastore.schema.tables import metadata
 
 SQL = Path(__file__).parents[4] / "sql"

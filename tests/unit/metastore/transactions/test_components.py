@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from compactor.acid.partition_names import escape_again
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.metastore import Metastore
-from compactor.metastore.schema.tables import TXN_COMPONENTS
-from compactor.metastore.transactions.components import forget_aborted, is_of_entity, recorded_forms
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS
+from compactor.metastore.transactions.components import entity_is, forget_aborted, is_of_entity, recorded_forms
 from tests.support.aborted import aborted_of
 
 T = Entity(database="default", table="t")
@@ -126,3 +126,21 @@ def test_aborted_writers_are_counted(metastore: Metastore) -> None:
         metastore.transactions.abort(txn, "by a test")
     assert aborted_of(metastore, TABLE).count == 2
     assert metastore.components.aborts()[TABLE] == aborted_of(metastore, TABLE)
+
+
+def sql(entity: Entity, *partitions: str | None) -> str:
+    rows = select(COMPACTION_QUEUE.c.CQ_ID).where(entity_is(COMPACTION_QUEUE, "CQ", entity, *partitions))
+    return " ".join(
+        str(rows.compile(compile_kwargs={"literal_binds": True})).split("WHERE ")[1].replace('"', "").split()
+    )
+
+
+def test_a_table_without_partitions_is_the_row_without_one() -> None:
+    wanted = "CQ_PARTITION IS NULL"
+    assert wanted in sql(TABLE).replace("COMPACTION_QUEUE.", "")
+
+
+def test_a_partition_is_its_own_name_or_any_of_those_given() -> None:
+    one = Entity(database="d", table="t", partition="p=1")
+    assert "CQ_PARTITION IN ('p=1')" in sql(one).replace("COMPACTION_QUEUE.", "")
+    assert "CQ_PARTITION IN ('p=1', 'p=%31')" in sql(one, "p=1", "p=%31").replace("COMPACTION_QUEUE.", "")
