@@ -32,7 +32,7 @@ from compactor.base.ids import WriteId
 from compactor.batches.driver import run_batch
 from compactor.launch.spark_runner import SparkRunner
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support import live_hive
 from tests.support.hive4 import HIVE_4_1
 from tests.support.many import row_type

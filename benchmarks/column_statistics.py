@@ -24,7 +24,7 @@ from compactor.metastore.schema.tables import PARTITIONS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from compactor.worker.work import work_together
 from compactor.worker.worker_options import Options
 

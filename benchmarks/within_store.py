@@ -31,7 +31,7 @@ from compactor.site.site import Site
 from compactor.state import state_database
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.far import Far
 from tests.support.garage import Served, can_be_built, garage
 from tests.support.moved_tables import moved

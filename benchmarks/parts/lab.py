@@ -18,7 +18,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import Runner
 from compactor.site.site import Site
 from compactor.state import state_database
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from tests.support.many import Write, make_table, site_of
 
 

@@ -28,7 +28,7 @@ from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, own_state
 from compactor.state.batches import Batches
 from compactor.state.runs import Run
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import UnderWay
 from compactor.worker.work import work_together
 from compactor.worker.worker_options import Options

@@ -22,7 +22,7 @@ from compactor.rows.remote_source import open_source
 from compactor.site.best_effort import beside
 from compactor.site.site import Site
 from compactor.storage.protocol import Storage
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 
 log = logging.getLogger(__name__)
 LONGEST = 1.0  #: seconds that one side may take; the round in progress is completed

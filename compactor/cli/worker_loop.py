@@ -18,7 +18,7 @@ from compactor.site.lost_workers import repair
 from compactor.site.run_as import entries_of_other_users, must_be_ours, must_run_as
 from compactor.site.site import Site
 from compactor.storage.executor_tokens import ExecutorTokens
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from compactor.worker.worker_options import Options
 
 if TYPE_CHECKING:

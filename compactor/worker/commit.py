@@ -6,24 +6,30 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from compactor.acid.row_figures import ColumnFigures, RowFigures
 from compactor.base.errors import CommitUnknown, CompactorError, LostClaim, StorageError, failing_alone
+from compactor.base.ids import WriteId
 from compactor.base.steps import Step, reach
+from compactor.metastore.catalog.values import Column, is_true, parameter
 from compactor.metastore.queue.commit_section import Commit
+from compactor.metastore.statistics.commit_statistics import CommitStatistics
+from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import naming, stage
 from compactor.site import quarantine
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.side_by_side import SideBySide
 from compactor.worker.bounded_requests import request_rest
+from compactor.worker.ending import Outcome, Result
 from compactor.worker.group import Group
-from compactor.worker.outcome import Outcome, Result
-from compactor.worker.output_statistics import known_statistics
 from compactor.worker.phases import Committed, Opened, StagedEntry
 
 log = logging.getLogger(__name__)
 TOGETHER = 16  #: the most entries that one database transaction commits
+_NOT_UPDATED = "DO_NOT_UPDATE_STATS"  #: the table property that tells Hive's metastore not to change statistics
+_SPELLINGS = {"decimal": "decimal(10,0)", "integer": "int", "double precision": "double"}  #: other spellings of a type
 
 
 def commit_all(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide) -> None:
@@ -211,4 +217,83 @@ def _commit_of(member: Opened) -> Commit:
         partition_id=target.partition.id if target.partition else None,
         location=target.partition.location if target.partition else target.table.location,
         statistics=known_statistics(member) if isinstance(member, StagedEntry) else None,
+    )
+
+
+def known_statistics(member: StagedEntry) -> CommitStatistics | None:
+    """Returns the statistics that the commit of ``member`` writes; None if it must not change them."""
+    target, view = member.target, member.scope.view
+    settings = target.settings
+    if not settings.boolean("hive.compactor.gather.stats") or _is_left_alone(member):
+        return None
+    files, size = _files_after(member)
+    marks = member.site.metastore.dialect.marks_statistics and settings.boolean("hive.txn.stats.enabled")
+    return CommitStatistics(
+        files=files,
+        bytes=size,
+        txns=view.txns,
+        write_ids=view.write_ids,
+        highest=_highest_write_id(member),
+        rows=_row_figures(member),
+        sets_flags=marks,
+        write_id=member.scope.write_id,
+    )
+
+
+def _is_left_alone(member: StagedEntry) -> bool:
+    target = member.target
+    owners: list[Mapping[str, str]] = [target.table.parameters]
+    if target.partition is not None:
+        owners.append(target.partition.parameters)
+    return any(is_true(parameter(owned, _NOT_UPDATED)) for owned in owners)
+
+
+def _files_after(member: StagedEntry) -> tuple[int, int]:
+    """Returns the number and bytes of the files after the commit, as Hive counts them.
+
+    Hive counts the files of the base and of every delta that is not compacted yet.
+    """
+    directory, read = member.scope.view.directory, set(member.plan.inputs)
+    output_sizes = [file.length for output in member.staged.directories for file in output.files]
+    staying = [d for d in (directory.base, *directory.deltas) if d is not None and d.directory not in read]
+    original_sizes = [file.length for file in directory.originals if file.path not in read]
+    files = len(output_sizes) + len(original_sizes) + sum(len(d.files) + len(d.unnumbered) for d in staying)
+    return files, sum(output_sizes) + sum(original_sizes) + sum(d.total_bytes for d in staying)
+
+
+def _highest_write_id(member: StagedEntry) -> WriteId:
+    """Returns the highest write ID of the rows and delete events that the view sees."""
+    directory = member.scope.view.directory
+    write_ids = [delta.delta.max_write_id for delta in directory.deltas]
+    return max([*write_ids, *([directory.base.base.write_id] if directory.base else [])], default=WriteId(0))
+
+
+def _row_figures(member: StagedEntry) -> RowFigures | None:
+    """Returns the figures of all rows that the view sees.
+
+    Returns None unless the output holds and counts all of them.
+    """
+    plan, directory, figures = member.plan, member.scope.view.directory, member.staged.row_figures
+    if plan.shape is not Shape.MAJOR or plan.chunks or plan.left or directory.waiting or figures is None:
+        return None
+    if figures.rows != member.staged.figures.rows_out:
+        return None
+    return replace(
+        figures, columns=_name_columns(figures, member.target.table.columns, by_name=plan.file_format is not None)
+    )
+
+
+def _name_columns(rows: RowFigures, table: tuple[Column, ...], *, by_name: bool) -> tuple[ColumnFigures, ...]:
+    """Returns the figures of the columns that have the table's types, under the table's names.
+
+    Args:
+        by_name: readers find the columns of files by name, so all must be in the table's order; otherwise by position.
+    """
+    names = [column.name.lower() for column in table]
+    if by_name and [column.name for column in rows.columns] != names:
+        return ()
+    return tuple(
+        replace(column_figures, name=name)
+        for column_figures, name, column in zip(rows.columns, names, table, strict=False)
+        if column_figures.type == _SPELLINGS.get(column.type.lower(), column.type.lower())
     )

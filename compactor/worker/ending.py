@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from compactor.base.errors import (
     BadFile,
@@ -16,11 +17,47 @@ from compactor.base.errors import (
     StorageError,
     failing_alone,
 )
+from compactor.base.ids import TxnId
+from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
+from compactor.rewrite.plan.plan import NOTHING_LEFT, Remainder
+from compactor.rewrite.plan.unit import Figures
 from compactor.site import leftovers
 from compactor.site.restored_database import must_not_be_older
-from compactor.worker.outcome import Outcome, Result
 from compactor.worker.phases import Claimed, Located, Opened, Planned, StagedEntry
+
+
+class Result(enum.Enum):
+    """The result of a worker's work on an entry."""
+
+    COMPACTED = "compacted"
+    CLEAN_ONLY = "nothing to merge, obsolete directories are left to the cleaner"
+    REFUSED = "refused"
+    FAILED = "failed"
+    WAITING = "put back into the queue"
+    LOST = "somebody else's by now"
+    ABORTED = "aborted by a person"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The end of the work on one entry.
+
+    ``message`` gives the reason; ``seconds`` run from claim to commit.
+    """
+
+    entry: Entry
+    result: Result
+    message: str = ""
+    figures: Figures = field(default_factory=Figures)
+    seconds: float = 0.0
+    together: int = 1  #: number of entries in the group, each of which waits for the others
+    output: tuple[str, ...] = ()
+    location: str = ""
+    inputs: tuple[str, ...] = ()  #: top-level names that were read; in ``location``, like ``output``
+    txn: TxnId | None = None
+    worker_id: str | None = None
+    left: Remainder = NOTHING_LEFT  #: input that a bound of the request left out
 
 
 def abandon(entry: Claimed, *, is_lost: bool = False) -> None:

@@ -22,8 +22,7 @@ from compactor.site.lost_workers import WORKER_TIMEOUT
 from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
 from compactor.worker.bounded_requests import Budget
-from compactor.worker.ending import end, put_back
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result, end, put_back
 from compactor.worker.phases import Claimed, Opened, Planned
 from compactor.worker.under_way import UnderWay
 

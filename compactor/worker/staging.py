@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from compactor.base.errors import CompactorError
+from compactor.base.ids import WriteId
+from compactor.base.steps import Step, reach
+from compactor.metastore.queue.worker_claims import Work
 from compactor.rewrite.plan.chunks import completed_chunks
 from compactor.rewrite.plan.slices import replace_by_slices
 from compactor.rewrite.plan.unit import UnitResult
@@ -18,9 +21,37 @@ from compactor.site.heartbeat import Heartbeat
 from compactor.site.site import Site, claims_of
 from compactor.worker.bounded_requests import Budget, bound_of
 from compactor.worker.group import Group, Watch
-from compactor.worker.phases import Planned, StagedEntry
-from compactor.worker.recording import record_alone, work_of
+from compactor.worker.phases import Opened, Planned, StagedEntry
 from compactor.worker.worker_options import Options
+
+
+def work_of(member: Opened, highest: WriteId, *, component: bool, job: str | None = None) -> Work:
+    """Returns the record of a compaction up to write ID ``highest``.
+
+    Args:
+        component: adds a row to TXN_COMPONENTS.
+        job: the application that runs the compaction.
+    """
+    return Work(
+        entry=member.entry,
+        worker_id=member.worker_id,
+        txn=member.txn,
+        run_as=member.run_as,
+        highest_write_id=highest,
+        component=component,
+        job=job,
+    )
+
+
+def record_alone(site: Site, work: Work) -> None:
+    """Records the work of one entry.
+
+    Raises:
+        LostClaim: the row is no longer this worker's.
+    """
+    for error in site.metastore.claims.record_all([work]).values():
+        raise error
+    reach(Step.RECORDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

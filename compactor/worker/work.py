@@ -14,10 +14,9 @@ from compactor.rewrite.run.runner import Runner
 from compactor.site.mode import Mode, may
 from compactor.site.restored_database import must_be_newest
 from compactor.site.site import VERSION, Site
-from compactor.worker.ending import end
+from compactor.worker.ending import Outcome, end
 from compactor.worker.group import Group
 from compactor.worker.group_run import GroupRun
-from compactor.worker.outcome import Outcome
 from compactor.worker.phases import Claimed
 from compactor.worker.worker_options import Options
 

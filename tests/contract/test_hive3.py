@@ -39,7 +39,7 @@ from compactor.site.finding import Level
 from compactor.site.site import Site
 from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.aborted import aborted_of
 from tests.support.candidates import candidates_of
 from tests.support.committing import committing

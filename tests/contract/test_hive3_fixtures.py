@@ -28,7 +28,7 @@ from compactor.settings.precedence import Settings
 from compactor.site.site import Site
 from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from demo.fixtures import register_fixture
 from tests.support.expected import by_turns, difference, plain_rows, read_expected, render_line, step, steps
 from tests.support.tables import with_settings

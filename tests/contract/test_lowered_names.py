@@ -24,7 +24,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
 from tests.support.passes import clean_all
 from tests.support.tables import with_settings

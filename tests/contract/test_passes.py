@@ -17,7 +17,7 @@ from compactor.settings.precedence import Settings
 from compactor.site.site import Site
 from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.tables import make_table, rows_of, story, with_settings
 from tests.support.watching import names_in
 

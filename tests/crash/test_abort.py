@@ -23,7 +23,7 @@ from compactor.metastore.queue.worker_claims import ABORT_MESSAGE
 from compactor.requests.request import request_compaction
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support import roles
 from tests.support.forked import forked
 from tests.support.passes import compact

@@ -25,7 +25,7 @@ from compactor.base.errors import CompactorError
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
-from compactor.metastore.notifications.log import NOTIFICATION_LOG
+from compactor.metastore.notifications.notification_tables import NOTIFICATION_LOG
 from compactor.metastore.schema.tables import TXN_WRITE_NOTIFICATION_LOG
 from compactor.tables.store import Store
 from compactor.tables.table import Table

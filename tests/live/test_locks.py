@@ -8,7 +8,7 @@ from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.locking.lock_requests import LockRequest, LockType
 from compactor.metastore.locks.lock_rows import LockState
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity
 from tests.support.patience import PATIENCE, until
 

@@ -7,7 +7,7 @@ import pytest
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.beside import Beside, Meanwhile
 from tests.support.live_hive import HiveError
 

@@ -7,7 +7,7 @@ import socket
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support import live_hive, servers
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
 

@@ -28,7 +28,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.finding import Level
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.accidents import every_role
 from tests.support.passes import compact, settle
 from tests.support.tables import entity_of, insert, make_table

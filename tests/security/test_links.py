@@ -17,7 +17,7 @@ from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.hostile import due_table, every_role, everything_in, is_compacted_and_cleaned, meanwhile
 from tests.support.passes import clean_all, compact, settle
 from tests.support.tables import entity_of, insert, rows_of

@@ -26,7 +26,7 @@ from compactor.requests.request import request_compaction
 from compactor.site.proof_of_removal import RemovalProof
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.hostile import every_role, is_compacted_and_cleaned, nest, remove_tree
 from tests.support.passes import compact, settle, with_storage
 from tests.support.tables import entity_of

@@ -36,7 +36,7 @@ from compactor.site.other_metastores import OtherMetastores
 from compactor.site.site import Site, claims_of
 from compactor.tables import Store
 from compactor.tables.sql.run_statements import check_text, run
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.accidents import every_role
 from tests.support.backups import Backup, without_memory
 from tests.support.lost_workers import begun

@@ -37,7 +37,7 @@ from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.tables import Store
 from compactor.tables import Table as Writable
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.accidents import every_role
 from tests.support.insert_only import INPUTS, make_insert_only
 from tests.support.insert_only import insert as insert_plain

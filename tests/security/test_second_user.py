@@ -14,7 +14,7 @@ import pytest
 from compactor.acid.names import parse_staging
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from tests.support import second_user
 from tests.support.hostile import is_compacted_and_cleaned
 from tests.support.passes import compact

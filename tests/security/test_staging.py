@@ -21,7 +21,7 @@ from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from tests.support.hostile import NOBODY, is_compacted_and_cleaned, nest, remove_tree
 from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import rows_of

@@ -17,7 +17,7 @@ from compactor.site import lost_workers
 from compactor.site.site import Site
 from compactor.storage import abfs
 from compactor.storage.stores import Stores
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.storage.conftest import AZURE, Place, azure_options
 from tests.storage.test_tables import again, failed_without_a_trace, left, moved, rows
 from tests.support.daemons import Between

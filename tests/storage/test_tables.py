@@ -29,7 +29,7 @@ from compactor.site.site import Site, own_state
 from compactor.state.state_tables import QUARANTINES
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from tests.storage.conftest import KINDS, Place
 from tests.support import insert_only
 from tests.support.daemons import Between, Hdfs

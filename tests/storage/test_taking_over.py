@@ -22,7 +22,7 @@ from compactor.site.site import Site
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.storage.taking_over import TakenRange
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.storage.conftest import AZURE, BUCKET, Place, azure_options, gcs_options
 from tests.storage.test_tables import left, uploads
 from tests.support import roles

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import insert, inspect, select, update
 
 from compactor.metastore.metastore import Metastore
-from compactor.metastore.notifications import log as n
+from compactor.metastore.notifications import notification_tables as n
 from compactor.metastore.schema import tables as t
 
 NEXT, ROW = 7, 40  #: numbers of the next event, and of its row, of a Hive that has written some

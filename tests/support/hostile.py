@@ -20,7 +20,7 @@ from compactor.initiator.initiator import InitiatorPass, initiate
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.worker.outcome import Outcome
+from compactor.worker.ending import Outcome
 from tests.support.passes import settle
 from tests.support.tables import insert, make_table, rows_of
 

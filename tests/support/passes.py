@@ -29,7 +29,7 @@ from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Outcome
+from compactor.worker.ending import Outcome
 from compactor.worker.worker_options import Options
 from tests.support.patience import until
 from tests.support.tables import entity_of

@@ -10,7 +10,7 @@ from sqlalchemy import Column, Connection, Row, Select, select
 from sqlalchemy import Table as SqlTable
 
 from compactor.database.prepared import in_parts
-from compactor.metastore.notifications.log import SD_PARAMS
+from compactor.metastore.notifications.notification_tables import SD_PARAMS
 from compactor.metastore.notifications.thrift_json import (
     FieldSchema,
     PartitionObject,

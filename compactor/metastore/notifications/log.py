@@ -9,66 +9,16 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    insert,
-    inspect,
-    select,
-    update,
-)
+from sqlalchemy import Connection, insert, inspect, select, update
 
 from compactor.database.clock import now_ms
 from compactor.database.prepared import savepoint
-from compactor.metastore.notifications.transaction_events import MESSAGE_FORMAT, Event
+from compactor.metastore.notifications.events import MESSAGE_FORMAT, Event
+from compactor.metastore.notifications.notification_tables import NOTIFICATION_LOG, NOTIFICATION_SEQUENCE
 from compactor.metastore.notifications.write_events import CommitNews, Write, read_news
 from compactor.metastore.schema.counter_rows import draw_catalog_ids
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.tables import CATALOG, SEQUENCE_TABLE, TXN_WRITE_NOTIFICATION_LOG
-
-metadata = MetaData()
-
-NOTIFICATION_LOG = Table(
-    "NOTIFICATION_LOG",
-    metadata,
-    Column("NL_ID", BigInteger, primary_key=True, autoincrement=False),
-    Column("EVENT_ID", BigInteger, nullable=False),
-    Column("EVENT_TIME", Integer, nullable=False),  # in seconds since 1970
-    Column("EVENT_TYPE", String(32), nullable=False),
-    Column("CAT_NAME", String(256)),
-    Column("DB_NAME", String(128)),
-    Column("TBL_NAME", String(256)),
-    Column("MESSAGE", Text),
-    Column("MESSAGE_FORMAT", String(16)),
-)
-
-NOTIFICATION_SEQUENCE = Table(
-    "NOTIFICATION_SEQUENCE",
-    metadata,
-    Column("NNI_ID", BigInteger, primary_key=True, autoincrement=False),
-    Column("NEXT_EVENT_ID", BigInteger, nullable=False),
-)
-
-SD_PARAMS = Table(
-    "SD_PARAMS",
-    metadata,
-    Column("SD_ID", BigInteger, primary_key=True, autoincrement=False),
-    Column("PARAM_KEY", String(256), primary_key=True),
-    Column("PARAM_VALUE", Text),
-)
-
-#: What writing an event takes, as pairs of tables and verbs.
-WRITTEN = (
-    ((NOTIFICATION_LOG, TXN_WRITE_NOTIFICATION_LOG), ("INSERT",)),
-    ((NOTIFICATION_SEQUENCE, SEQUENCE_TABLE), ("UPDATE",)),
-)
-
+from compactor.metastore.schema.tables import CATALOG
 
 _log = logging.getLogger(__name__)
 EventMaker: TypeAlias = Callable[[Connection], Sequence[Event]]  #: makes the events of a database transaction

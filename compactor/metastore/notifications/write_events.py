@@ -15,8 +15,8 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.metastore.notifications.catalog_rows import read_partitions, read_table
+from compactor.metastore.notifications.events import Event, partitions_added
 from compactor.metastore.notifications.thrift_json import PartitionObject, TableObject, partition_text, table_text
-from compactor.metastore.notifications.transaction_events import Event, partitions_added
 from compactor.metastore.schema.counter_rows import draw_catalog_ids, has_drawn_catalog_ids
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import TXN_WRITE_NOTIFICATION_LOG

@@ -34,7 +34,7 @@ from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_rows
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.kept_tables import KeptTables
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings

@@ -18,7 +18,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.passes import settle
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in

@@ -24,7 +24,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from demo.fixtures import register_fixture
 from tests.support.expected import (
     Expected,

@@ -14,7 +14,7 @@ from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.insert_only import INPUTS, insert, make_insert_only, rows, rows_of, story, write_file
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings

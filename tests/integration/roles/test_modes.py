@@ -34,7 +34,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.tables import delete, insert, make_table, with_settings
 from tests.support.watching import files_below, names_in, rows_of_database
 

@@ -26,7 +26,7 @@ from compactor.tables import Store
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_deletes, write_rows
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.passes import clean_all, compact, rows_without_visibility
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in

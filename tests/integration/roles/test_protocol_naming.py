@@ -40,7 +40,7 @@ from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.worker import publication
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.committing import watched_sections
 from tests.support.kept_tables import KeptTables
 from tests.support.passes import Renames, age, clean_all, compact, rows_without_visibility, with_storage

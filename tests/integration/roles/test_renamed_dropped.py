@@ -16,7 +16,7 @@ from compactor.metastore.schema.tables import TBLS
 from compactor.requests.request import request_compaction
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from compactor.worker.work import work
 from compactor.worker.worker_options import Options
 from tests.support.passes import clean_all

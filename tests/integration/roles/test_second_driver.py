@@ -12,7 +12,7 @@ from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.tables import insert, make_table
 from tests.support.watching import Interrupted, files_below, rows_of_database
 

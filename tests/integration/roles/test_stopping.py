@@ -31,7 +31,7 @@ from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site, compactor_view
 from compactor.tables.writing.writer import write_rows
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.many import make_partitions, make_table, row_type
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import with_settings

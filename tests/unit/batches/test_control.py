@@ -19,7 +19,7 @@ from compactor.requests.abort import abort_compactions
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site, own_state
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.passes import Hides, with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 

@@ -22,7 +22,7 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site, own_state
 from compactor.state.batches import BatchState
 from compactor.state.runs import Runs
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import UnderWay
 from tests.support.patience import until
 from tests.support.tables import insert, make_table

@@ -15,7 +15,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, with_settings
 

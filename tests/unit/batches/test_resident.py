@@ -14,7 +14,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site, own_state
 from compactor.state.batches import BatchState
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.patience import until
 from tests.support.tables import insert, make_table
 

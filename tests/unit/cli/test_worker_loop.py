@@ -18,7 +18,7 @@ from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 

@@ -17,7 +17,7 @@ from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.passes import Hides, compact, with_storage
 from tests.support.tables import insert, leave_manifest, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in

@@ -11,7 +11,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.requests.advance import advance, measure_gap
 from compactor.requests.resolve import Ruling
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.backups import Backup
 from tests.support.passes import clean_all, compact
 from tests.support.tables import insert, make_table, rows_of

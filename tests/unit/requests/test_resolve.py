@@ -16,7 +16,7 @@ from compactor.requests.in_doubt import InDoubt, in_doubt
 from compactor.requests.resolve import Ruling, resolve
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.backups import Backup
 from tests.support.partitioned import add_partition, insert_into, make_partitioned
 from tests.support.passes import age, clean_all, compact, every_role

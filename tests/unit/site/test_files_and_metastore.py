@@ -21,7 +21,7 @@ from compactor.site import leftovers
 from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.backups import Backup, without_memory
 from tests.support.passes import Renames, age, clean_all, compact, every_role, with_storage
 from tests.support.tables import entity_of, insert, insert_as_hive, leave_manifest, make_table, rows_of, with_settings

@@ -14,7 +14,7 @@ from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site import leftovers
 from compactor.site.site import Site, compactor_view
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.lost_workers import begun
 from tests.support.passes import compact
 from tests.support.tables import entity_of, insert, make_table, with_settings

@@ -30,7 +30,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site import leftovers, lost_workers
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.lost_workers import WORKER, begun, claimed
 from tests.support.passes import Hides, Renames, age, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings

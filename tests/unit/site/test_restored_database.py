@@ -34,7 +34,7 @@ from compactor.site.restored_database import behind, doubt_of, must_be_newest, m
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.backups import Backup, hours_pass
 from tests.support.passes import ROLES, clean_all, compact, every_role
 from tests.support.tables import insert, insert_within, make_table, rows_of, with_settings

@@ -24,7 +24,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker import group_run
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from compactor.worker.work import work_together
 from compactor.worker.worker_options import Options
 from tests.support.committing import watched_sections

@@ -31,7 +31,7 @@ from compactor.site.site import Site, compactor_view
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_deletes, write_rows
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from compactor.worker.rebalance_view import allocate_write_id, must_be_possible
 from compactor.worker.work import work
 from compactor.worker.worker_options import Options

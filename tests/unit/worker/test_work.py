@@ -21,7 +21,7 @@ from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, MIN_HISTORY_WRI
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Outcome, Result
+from compactor.worker.ending import Outcome, Result
 from compactor.worker.work import work
 from compactor.worker.worker_options import Options
 from tests.support.passes import clean_all, compact, with_storage

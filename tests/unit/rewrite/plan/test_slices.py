@@ -22,7 +22,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support import insert_only
 from tests.support.passes import clean_all, compact, rows_without_visibility, with_storage
 from tests.support.tables import delete, insert, make_table, rows_of, story, with_settings

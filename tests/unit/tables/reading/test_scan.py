@@ -26,7 +26,7 @@ from compactor.tables.table import Table
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_deletes, write_rows
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from tests.support.passes import clean_all, compact
 from tests.support.patience import until
 from tests.support.tables import entity_of, make_table, with_settings

@@ -21,7 +21,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions.pending import Pending
-from compactor.worker.outcome import Result
+from compactor.worker.ending import Result
 from compactor.worker.worker_options import Options
 from tests.support.tables import with_settings
 

@@ -12,8 +12,8 @@ from compactor.metastore.statistics.commit_statistics import CommitStatistics
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.site.site import Site
 from compactor.worker import commit
-from compactor.worker.outcome import Result
-from compactor.worker.output_statistics import known_statistics
+from compactor.worker.commit import known_statistics
+from compactor.worker.ending import Result
 from compactor.worker.phases import StagedEntry
 from tests.support import insert_only
 from tests.support.passes import compact
