@@ -187,7 +187,7 @@ def test_an_alarm_is_measured_each_time_and_notified_once(
     assert gauges["compactor.default.alarms"] == 1
     (heard,) = HEARD
     assert (heard["metastore"], heard["run_id"], len(heard["alarms"])) == ("default", "r", 1)
-    late.metastore.endings.abort_request(late.metastore.entries.queue()[0].id)
+    late.metastore.claims.abort_request(late.metastore.entries.queue()[0].id)
     assert tasks.report_alarms("default", {}) == []
     assert json.loads(variables[tasks.alarms_variable("default")]) == []
     assert gauges["compactor.default.alarms"] == 0
