@@ -1,4 +1,4 @@
-"""Which statistics change, from the stored ones and the figures of a compaction. Pure."""
+"""Changes of statistics, from the stored statistics and the figures of a compaction. Pure."""
 
 from __future__ import annotations
 

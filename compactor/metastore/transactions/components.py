@@ -1,4 +1,4 @@
-"""What transactions wrote: the components of those that are not compacted yet, and of aborted ones."""
+"""Components: writes of transactions that are not compacted yet, and writes of aborted transactions."""
 
 from __future__ import annotations
 
