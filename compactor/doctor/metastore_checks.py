@@ -14,11 +14,8 @@ from compactor.compaction.states import State
 from compactor.database import privileges
 from compactor.database.engine import Database
 from compactor.metastore.notifications import notification_tables as notifications
-from compactor.metastore.statistics import statistics_tables as statistics
-from compactor.settings.precedence import without_match
-from compactor.metastore.notifications import log as notifications
 from compactor.metastore.statistics import subjects as statistics
-from compactor.settings.database_modes import without_match
+from compactor.settings.precedence import without_match
 from compactor.site import lost_workers
 from compactor.site.finding import Finding, Level, first_few, ok
 from compactor.site.hive_roles import HiveRoles, hive_roles

@@ -1,4 +1,4 @@
-"""Claims: which worker compacts an entry, in which transaction, and how an entry ends without a commit."""
+"""Claims: which worker compacts an entry, in which transaction, and how it ends without a commit."""
 
 from __future__ import annotations
 
