@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compactor.base.errors import NotSupported
@@ -52,7 +52,8 @@ def must_only_read(spark: SparkSession, text: str, names: Collection[str]) -> No
         row = spark.sql(f"EXPLAIN EXTENDED {text}").collect()[0]
         check_explained(str(row[0]), known, is_recursive="recursive" in text.lower())
         return
-    _check_node(_node_from_jvm(session.sessionState().sqlParser().parsePlan(text)), known)
+    plan = session.sessionState().sqlParser().parsePlan(text)
+    _check_plan(lambda: _node_from_jvm(plan), known)
 
 
 class _PlanNode(NamedTuple):
@@ -64,6 +65,14 @@ class _PlanNode(NamedTuple):
     definitions: Iterable[tuple[str, _PlanNode]] = ()  #: the names that WITH defines, and their queries
     is_recursive: bool = False  #: a query in WITH may refer to its own name
     children: Iterable[_PlanNode] = ()
+
+
+def _check_plan(read_plan: Callable[[], _PlanNode], known: frozenset[str]) -> None:
+    """Checks a whole plan; see ``_check_node``."""
+    try:
+        _check_node(read_plan(), known)
+    except RecursionError:
+        raise _not_a_read("more levels than can be checked") from None
 
 
 def _check_node(node: _PlanNode, known: frozenset[str]) -> None:
@@ -122,7 +131,7 @@ def check_explained(plan: str, known: frozenset[str], *, is_recursive: bool = Fa
         if match is None:
             raise _not_a_read(f"a plan that cannot be read: {printable(line)[:_SHOWN]}")
         lines.append(_PlanLine(len(match["levels"]) // 3, match["kind"], match["rest"] or ""))
-    _check_node(_node_from_lines(deque(lines), is_recursive), known)
+    _check_plan(lambda: _node_from_lines(deque(lines), is_recursive), known)
 
 
 class _PlanLine(NamedTuple):

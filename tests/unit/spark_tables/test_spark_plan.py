@@ -64,6 +64,7 @@ def test_a_query_that_reads_its_tables_and_names_of_with() -> None:
         ("'Project [a\n)]\n+- OneRowRelation", r"a plan that cannot be read: \)\]"),
         ("'Project [*]\n+-- OneRowRelation", "a plan that cannot be read"),
         ("", "a plan that cannot be read"),
+        ("\n".join(f"{'   ' * (n - 1)}{'+- ' * (n > 0)}'Union false, false" for n in range(2000)), "more levels than"),
     ],
 )
 def test_anything_else_is_refused(plan: str, said: str) -> None:
