@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from xml.sax.saxutils import escape
@@ -102,13 +102,17 @@ def write_site(folder: Path, url: str, warehouse: Path, *, away: bool = False) -
 
 
 def files_with_a_mark(folder: Path, but: tuple[str, ...]) -> dict[str, str]:
-    """Returns the files below ``folder`` that hold a secret, each with what is around the first one."""
+    """Returns the files below ``folder`` that hold a secret, each with what is around the first one.
+
+    Others may remove files and directories meanwhile, as Spark removes what it staged.
+    """
     found = {}
-    for path in folder.rglob("*"):
-        if path.is_file() and path.name not in but:
-            before, mark, after = path.read_bytes().partition(MARK.encode())
-            if mark:
-                found[str(path)] = f"{before[-100:]!r}{after[:30]!r}"
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names if name not in but):
+            with suppress(FileNotFoundError):
+                before, mark, after = path.read_bytes().partition(MARK.encode()) if path.is_file() else (b"", b"", b"")
+                if mark:
+                    found[str(path)] = f"{before[-100:]!r}{after[:30]!r}"
     return found
 
 
