@@ -40,7 +40,7 @@ _OPERATION, _BUCKET = 0, 2  #: positions of these key columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlace:
+class OldPartition:
     """A partition, or a table without partitions, and the location of its files."""
 
     table: Table
@@ -76,19 +76,19 @@ def before_hive_3(catalog: Catalog, storage: Storage, *, is_upgraded: bool) -> l
     """
     findings: list[Finding] = []
     looked_at = 0
-    for place in partition_places(catalog):
+    for place in list_old_partitions(catalog):
         looked_at += 1
         finding = check_partition(storage, place, is_upgraded=is_upgraded)
         if finding is not None:
             findings.append(finding)
-    return findings or [nothing_needed(looked_at)]
+    return findings or [report_nothing_needed(looked_at)]
 
 
-def nothing_needed(looked_at: int) -> Finding:
+def report_nothing_needed(looked_at: int) -> Finding:
     return ok("before Hive 3", f"none of {looked_at} directories of full ACID tables needs a major compaction")
 
 
-def check_partition(storage: Storage, place: PartitionPlace, *, is_upgraded: bool = False) -> Finding | None:
+def check_partition(storage: Storage, place: OldPartition, *, is_upgraded: bool = False) -> Finding | None:
     """Returns the finding of a partition that needs a major compaction or cannot be checked.
 
     Returns None if it is fine.
@@ -109,16 +109,16 @@ def check_partition(storage: Storage, place: PartitionPlace, *, is_upgraded: boo
     )
 
 
-def partition_places(catalog: Catalog) -> Iterator[PartitionPlace]:
+def list_old_partitions(catalog: Catalog) -> Iterator[OldPartition]:
     """Yields every partition of every full ACID table, and every such table without partitions."""
     for table in catalog.tables():
         if not table.is_full_acid:
             continue
         if not table.partition_keys:
-            yield PartitionPlace(table=table, partition=None)
+            yield OldPartition(table=table, partition=None)
             continue
         for partition in catalog.partitions(table):
-            yield PartitionPlace(table=table, partition=partition)
+            yield OldPartition(table=table, partition=partition)
 
 
 def _quote(value: str) -> str:

@@ -24,7 +24,7 @@ from compactor.base.identities import HolderProcess, holder_id, process_user
 from compactor.base.ids import TxnId, WriteId
 from compactor.base.steps import Step, reach
 from compactor.compaction.entry import Entity
-from compactor.hive2.before_hive_3 import PartitionPlace, check_partition, nothing_needed, partition_places
+from compactor.hive2.before_hive_3 import OldPartition, check_partition, list_old_partitions, report_nothing_needed
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.hive2_queue import Claim, write_ids
 from compactor.orc.format.java_zones import default_zone
@@ -54,7 +54,7 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
     ground = Ground(site.metastore.locations, site.storage, site.others)
     claims = DirectoryClaims(site.name, site.metastore.claim_token, site.metastore.locations, site.storage)
     looked_at = done = 0
-    for place in partition_places(site.metastore.catalog):
+    for place in list_old_partitions(site.metastore.catalog):
         looked_at += 1
         needed = check_partition(site.storage, place)
         if needed is None and place.entity not in revoked:
@@ -75,12 +75,10 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
                 fix=f"run this again once the cause is gone, or in Hive 2: {place.statement}",
             )
     if not done:
-        yield nothing_needed(looked_at)
+        yield report_nothing_needed(looked_at)
 
 
-def _compact(
-    site: OldSite, place: PartitionPlace, claims: DirectoryClaims, runner: Runner, full_verify: bool
-) -> Finding:
+def _compact(site: OldSite, place: OldPartition, claims: DirectoryClaims, runner: Runner, full_verify: bool) -> Finding:
     entity = place.entity
     claim = site.metastore.claim(entity, holder_id(_ROLE, site.host))
     reach(Step.CLAIMED)
@@ -99,7 +97,7 @@ class _Hold:
     """A claimed row, and the work done for it so far."""
 
     site: OldSite
-    place: PartitionPlace
+    place: OldPartition
     claims: DirectoryClaims
     claim: Claim
     planned: Plan | None = None
@@ -237,7 +235,7 @@ def _settings_of(site: OldSite, table: Table) -> Settings:
     return with_table(site.settings.of_database(table.database), table.parameters, table.database_parameters)
 
 
-def _check_may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
+def _check_may_compact(site: OldSite, place: OldPartition, ground: Ground) -> None:
     """Raises an error if a partition or table cannot be compacted here; the message says why."""
     table, entity = place.table, place.entity
     settings = _settings_of(site, table)

@@ -21,7 +21,7 @@ STRIPE_BYTES: Final = "compactor.stripe.bytes"
 BYTES_OF_PART = 16
 
 
-class _Settings(Protocol):
+class _IntegerSettings(Protocol):
     def integer(self, key: str) -> int: ...
 
 
@@ -40,7 +40,7 @@ class FileLimits:
     stripe_bytes: int = 8 << 30
 
     @classmethod
-    def from_settings(cls, settings: _Settings) -> FileLimits:
+    def from_settings(cls, settings: _IntegerSettings) -> FileLimits:
         """Returns the limits of a site."""
         return cls(
             footer_bytes=settings.integer(FOOTER_BYTES),

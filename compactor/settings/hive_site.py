@@ -16,7 +16,7 @@ def parse_site(text: str | bytes) -> dict[str, str]:
     Raises:
         BadSetting: the text is not XML in Hadoop's form, or declares entities.
     """
-    reader = _Reader()
+    reader = _SiteReader()
     try:
         reader.parser.Parse(text, True)
     except expat.ExpatError as error:
@@ -26,7 +26,7 @@ def parse_site(text: str | bytes) -> dict[str, str]:
     return reader.properties
 
 
-class _Reader:
+class _SiteReader:
     def __init__(self) -> None:
         self.properties: dict[str, str] = {}
         self._path: list[str] = []

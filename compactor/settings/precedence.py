@@ -58,7 +58,7 @@ class Layer:
     values: Mapping[str, str]
 
 
-class Explained(NamedTuple):
+class ExplainedSetting(NamedTuple):
     """A row of ``show settings``."""
 
     key: str
@@ -228,13 +228,13 @@ class Settings:
         values = sorted((key, self.raw(key)[0]) for key in keys)
         return hashlib.blake2b(repr(values).encode(), digest_size=16).hexdigest()
 
-    def explain(self) -> tuple[Explained, ...]:
+    def explain(self) -> tuple[ExplainedSetting, ...]:
         """Lists every setting with its value as written, its source, unit and effect."""
         rows = []
         for setting in CATALOGUE.values():
             text, source = self.raw(setting.key)
             effect = setting.effect if setting.honoured else f"{setting.effect} Not used by Compactor."
-            rows.append(Explained(setting.key, text, source, setting.unit.value, effect))
+            rows.append(ExplainedSetting(setting.key, text, source, setting.unit.value, effect))
         return tuple(rows)
 
 

@@ -19,8 +19,7 @@ from compactor.launch import driver_processes
 from compactor.rewrite.run.failure import Failure, to_error
 from compactor.spark_tables.application import Process, find_driver
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     ANSWERS,
     AbortChange,
     AbortStream,
@@ -42,6 +41,7 @@ from compactor.spark_tables.messages import (
     Taken,
     WriteChange,
 )
+from compactor.spark_tables.message_format import decode, encode
 from compactor.spark_tables.wire import KeeperConnection, connect
 
 _ENTRY = "compactor.spark_tables.keeper"

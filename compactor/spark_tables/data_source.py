@@ -20,7 +20,7 @@ from compactor.spark_tables.data_source_options import (
     parse_stream_request,
     parse_write_request,
 )
-from compactor.spark_tables.messages import BeginWrite, BegunInserts, ChangeWork, PlannedScan, Release
+from compactor.spark_tables.keeper_messages import BeginWrite, BegunInserts, ChangeWork, PlannedScan, Release
 from compactor.spark_tables.reader import Reader, StreamReader, scan_schema
 from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.spark_tables.writer import ChangeWriter, InsertsWriter, StreamWriter, Writer

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.data_source_options import parse_place, parse_sources
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     AbortChange,
     Active,
     BeginChange,

@@ -15,7 +15,7 @@ from compactor.base.errors import Refused
 from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.data_source_options import StreamOptions
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     CheckSnapshot,
     Hold,
     LatestCommits,

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from compactor.spark_tables.data_source import HiveAcid
+from compactor.spark_tables.keeper_messages import ForgetStream, MetastorePlace
 from compactor.spark_tables.keeper_sources import HiveAcidChange, HiveAcidSnapshot
 from compactor.spark_tables.living_frames import frame_watch
-from compactor.spark_tables.messages import ForgetStream, MetastorePlace
 from compactor.spark_tables.program_session import activate, read_answer
 from compactor.spark_tables.statement_control import ask_keeper
 

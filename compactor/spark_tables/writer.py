@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     AbortChange,
     AbortStream,
     AbortWrite,

@@ -11,7 +11,7 @@ import pytest
 
 from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.messages import Release
+from compactor.spark_tables.keeper_messages import Release
 from tests.support.beside import TRANSACTIONAL, Beside
 from tests.support.spark_sessions import local_session, pid_of
 

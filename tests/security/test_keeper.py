@@ -21,8 +21,8 @@ from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import RUNTIME, Folder
 from compactor.spark_tables.keeper.dispatch import Dispatcher
 from compactor.spark_tables.keeper.server import KeeperServer
+from compactor.spark_tables.keeper_messages import Active, CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Taken
 from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.messages import Active, CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Taken
 from compactor.spark_tables.wire import accept, connect, listen
 from tests.support import second_user
 

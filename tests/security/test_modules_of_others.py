@@ -25,7 +25,7 @@ from compactor.base.errors import CompactorError
 from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import LatestCommits, MetastorePlace
+from compactor.spark_tables.keeper_messages import LatestCommits, MetastorePlace
 application = find_process(os.getpid())
 try:
     Keeper(application, Folder(application, Path(sys.argv[1]))).ask(

@@ -59,7 +59,7 @@ ELSEWHERE: dict[str, str] = {
     "spark_tables/keeper/__main__.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/keeper/held_transaction.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/keeper/held_writes.py": "integration/tables_for_spark/test_keeper_writes.py",
-    "spark_tables/messages.py": "integration/tables_for_spark/test_keeper.py",
+    "spark_tables/keeper_messages.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/session.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/keeper_sources.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/sql_run.py": "integration/tables_for_spark/test_sql.py",

@@ -43,7 +43,7 @@ _LONGEST_S = 30  #: longest validity of an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer(Generic[_Value]):
+class _CachedAnswer(Generic[_Value]):
     value: _Value
     until: float
 
@@ -57,7 +57,7 @@ class LastAnswer(Generic[_Value]):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._last: _Answer[_Value] | None = None
+        self._last: _CachedAnswer[_Value] | None = None
 
     def get(self, answer: Callable[[], _Value]) -> _Value:
         """Returns the last answer while it is valid, else the result of ``answer``; errors are not cached."""
@@ -66,7 +66,9 @@ class LastAnswer(Generic[_Value]):
             if last is None or started_at >= last.until:
                 value = answer()
                 ended = self._clock()
-                last = self._last = _Answer(value=value, until=ended + min(_TIMES * (ended - started_at), _LONGEST_S))
+                last = self._last = _CachedAnswer(
+                    value=value, until=ended + min(_TIMES * (ended - started_at), _LONGEST_S)
+                )
             return last.value
 
 

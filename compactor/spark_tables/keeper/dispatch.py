@@ -18,7 +18,7 @@ from compactor.spark_tables.keeper.held_changes import HeldChanges, HeldStatemen
 from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.spark_tables.keeper.held_writes import HeldInserts, HeldWrites, load_writable_table
 from compactor.spark_tables.keeper.scans import latest_commits, plan_for_spark
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     AbortChange,
     AbortStream,
     AbortWrite,

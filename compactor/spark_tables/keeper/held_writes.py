@@ -16,7 +16,7 @@ from compactor.site.mode import must_write
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction
 from compactor.spark_tables.keeper.scans import must_have_been_seen
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     AbortStream,
     BeginInserts,
     BeginWrite,
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Write:
+class _HeldWrite:
     transaction: HeldTransaction
     statement: WriteStatement
     request: BeginWrite
@@ -49,7 +49,7 @@ class _Write:
         return StreamBatch(table_id=self.statement.table.id, stream=stream, number=number, query=query)
 
 
-class HeldWrites(HeldByName[_Write]):
+class HeldWrites(HeldByName[_HeldWrite]):
     """The writes of one application that are under way."""
 
     def begin(
@@ -83,7 +83,7 @@ class HeldWrites(HeldByName[_Write]):
         except BaseException:
             transaction.abort()
             raise
-        self.put(_Write(transaction=transaction, statement=statement, request=request))
+        self.put(_HeldWrite(transaction=transaction, statement=statement, request=request))
         log.info("transaction %d writes into %s for %s", transaction.txn.id, table, request.place.application)
         return BegunWrite(hold=transaction.hold, work=work, stores=stores)
 

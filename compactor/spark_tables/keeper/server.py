@@ -18,8 +18,8 @@ from compactor.rewrite.run.failure import Failure
 from compactor.spark_tables.application import Process
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.keeper.dispatch import Dispatcher
+from compactor.spark_tables.keeper_messages import Request, Taken
 from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.messages import Request, Taken
 from compactor.spark_tables.wire import SEND_WITHIN_S, KeeperConnection, accept
 
 log = logging.getLogger(__name__)

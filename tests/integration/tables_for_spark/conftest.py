@@ -17,7 +17,7 @@ from compactor.site.site import Site
 from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import MetastorePlace
+from compactor.spark_tables.keeper_messages import MetastorePlace
 from compactor.tables import Store
 from tests.support.passes import every_role, time_out_all
 from tests.support.patience import until

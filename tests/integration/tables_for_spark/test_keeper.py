@@ -21,8 +21,7 @@ from compactor.rewrite.run.failure import Failure
 from compactor.site.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     CheckSnapshot,
     MetastorePlace,
     OpenSnapshot,
@@ -31,6 +30,7 @@ from compactor.spark_tables.messages import (
     Release,
     Taken,
 )
+from compactor.spark_tables.message_format import decode, encode
 from compactor.spark_tables.wire import LONGEST, connect
 from compactor.tables import Store
 from compactor.tables.reading.task_reader import read_task

@@ -18,7 +18,7 @@ from compactor.site.site import Site
 from compactor.spark_tables import client
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     AbortChange,
     BeginChange,
     BegunChange,

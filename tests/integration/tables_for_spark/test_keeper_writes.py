@@ -20,7 +20,14 @@ from compactor.site.site import Site
 from compactor.spark_tables import client
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import AbortWrite, BeginWrite, BegunWrite, CommitWrite, Creation, MetastorePlace
+from compactor.spark_tables.keeper_messages import (
+    AbortWrite,
+    BeginWrite,
+    BegunWrite,
+    CommitWrite,
+    Creation,
+    MetastorePlace,
+)
 from compactor.tables import Store, open_metastore
 from compactor.tables.writing.part_files import write_part
 from compactor.tables.writing.written_part import WrittenPart

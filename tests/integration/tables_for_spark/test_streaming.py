@@ -17,7 +17,7 @@ from compactor.spark_tables import forget_stream
 from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.messages import AbortStream, BeginWrite, CommitWrite, MetastorePlace
+from compactor.spark_tables.keeper_messages import AbortStream, BeginWrite, CommitWrite, MetastorePlace
 from compactor.storage.stores import open_stores
 from compactor.tables import Store
 from compactor.tables.writing.part_files import write_part

@@ -15,8 +15,7 @@ from compactor.rewrite.run.failure import Failure
 from compactor.spark_tables.application import find_process
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.message_format import encode
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     AbortWrite,
     CheckSnapshot,
     CommitWrite,
@@ -26,6 +25,7 @@ from compactor.spark_tables.messages import (
     Release,
     Taken,
 )
+from compactor.spark_tables.message_format import encode
 from compactor.spark_tables.wire import KeeperConnection, accept, listen
 
 HOLD = Hold(name="h", txn=7)

@@ -15,7 +15,14 @@ from compactor.spark_tables.data_source_options import (
     parse_stream_request,
     parse_write_request,
 )
-from compactor.spark_tables.messages import BeginWrite, Creation, FrameSource, MetastorePlace, PlanScan, SeenCommits
+from compactor.spark_tables.keeper_messages import (
+    BeginWrite,
+    Creation,
+    FrameSource,
+    MetastorePlace,
+    PlanScan,
+    SeenCommits,
+)
 
 
 def test_options_become_a_request() -> None:

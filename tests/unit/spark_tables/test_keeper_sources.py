@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.spark_tables.keeper_messages import AbortChange, BeginChange, BegunChange, CountChange, MetastorePlace
 from compactor.spark_tables.keeper_sources import (
     answer_to_json,
     parse_begun_change,
@@ -11,7 +12,6 @@ from compactor.spark_tables.keeper_sources import (
     request_from_options,
     request_to_options,
 )
-from compactor.spark_tables.messages import AbortChange, BeginChange, BegunChange, CountChange, MetastorePlace
 from compactor.tables.writing.row_change import Changed
 
 PLACE = MetastorePlace(metastore="m", config="c", application="app-1")

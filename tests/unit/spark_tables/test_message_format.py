@@ -26,8 +26,7 @@ from compactor.rewrite.run.failure import Failure
 from compactor.rows.inputs import Input
 from compactor.spark_tables import message_format
 from compactor.spark_tables.application import Process
-from compactor.spark_tables.message_format import KINDS, decode, encode
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     ANSWERS,
     BeginWrite,
     CheckSnapshot,
@@ -41,6 +40,7 @@ from compactor.spark_tables.messages import (
     SeenCommits,
     Taken,
 )
+from compactor.spark_tables.message_format import KINDS, decode, encode
 from compactor.storage.deferred_uploads import Upload
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.taking_over import KnownBytes, TakenRange

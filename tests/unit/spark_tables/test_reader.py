@@ -20,7 +20,7 @@ from compactor.site.site import Site
 from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.data_source_options import parse_stream_options
 from compactor.spark_tables.keeper.dispatch import Dispatcher
-from compactor.spark_tables.messages import Hold, LatestCommits, PlannedScan, SeenCommits
+from compactor.spark_tables.keeper_messages import Hold, LatestCommits, PlannedScan, SeenCommits
 from compactor.spark_tables.reader import BatchPortion, Reader, ReadPortion, StreamReader, scan_schema
 from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.tables import Store, Table

@@ -19,7 +19,7 @@ from compactor.spark_tables.application import find_process
 from compactor.spark_tables.keeper import dispatch
 from compactor.spark_tables.keeper.dispatch import Dispatcher
 from compactor.spark_tables.keeper.held_changes import SILENT_S, HeldStatements
-from compactor.spark_tables.messages import (
+from compactor.spark_tables.keeper_messages import (
     Active,
     BeginStatement,
     MetastorePlace,

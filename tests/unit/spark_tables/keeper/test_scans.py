@@ -18,7 +18,7 @@ from compactor.requests.request import RebalanceOptions, request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.scans import add_versions, keep_alike_conditions, latest_commits, write_ids_between
-from compactor.spark_tables.messages import SeenCommits
+from compactor.spark_tables.keeper_messages import SeenCommits
 from compactor.tables.reading.later_rows import NOTHING
 from compactor.tables.reading.scan_planning import plan_scan
 from compactor.tables.reading.scan_request import ScanRequest

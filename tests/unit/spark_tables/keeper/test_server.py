@@ -17,8 +17,8 @@ from compactor.spark_tables.application import find_process
 from compactor.spark_tables.folder import Folder
 from compactor.spark_tables.keeper.dispatch import Dispatcher
 from compactor.spark_tables.keeper.server import KeeperServer
+from compactor.spark_tables.keeper_messages import CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Release, Taken
 from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.messages import CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Release, Taken
 from compactor.spark_tables.wire import connect, listen
 
 ERRORS: dict[str, Exception] = {"missing": NotFound("no table"), "odd": ValueError("odd")}
