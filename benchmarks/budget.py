@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from fleet import asked, runner_of
+from fleet import queue_requests, runner_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -159,7 +159,7 @@ def fleet(folder: Path) -> list[Row]:
     progress(f"{PARTITIONS} partitions of {TINY} tiny deltas")
     place = folder / "fleet"
     place.mkdir()
-    with runner_of(None) as runner, asked("sqlite", place, PARTITIONS, TINY, "major") as (site, batch_id):
+    with runner_of(None) as runner, queue_requests("sqlite", place, PARTITIONS, TINY, "major") as (site, batch_id):
         os.sync()
         start = time.perf_counter()
         done = run_batch(site, batch_id, runner, parallel=CORES)
@@ -226,13 +226,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=parts, default=None)
     parser.add_argument("--folder", type=Path, default=None)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=options.folder)))
         facts = machine_facts() | {"disk": disk_of(folder)}
         place, server = stack.enter_context(live_hive.placed(HIVE_4_1, "-Xmx2g"))
         lab = stack.enter_context(opened(folder, server.url.format(name=HIVE_4_1.name)))
-        for part in parts if given.only is None else (given.only,):
+        for part in parts if options.only is None else (options.only,):
             left_out: list[str] = []
             if part == "rivals":
                 if os.environ.get("LIVE") == "0":

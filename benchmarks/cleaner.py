@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fleet import asked, runner_of
+from fleet import queue_requests, runner_of
 from initiator import counted, facts, say
 
 from benchmarks.parts.report import Row, conclude
@@ -32,11 +32,11 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--statements", action="store_true")
     parser.add_argument("--profile", action="store_true")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        say(f"{given.partitions} partitions x {given.deltas} deltas, {given.database}, {facts(folder)}")
-        queue = asked(given.database, folder, given.partitions, given.deltas, "major")
+        say(f"{options.partitions} partitions x {options.deltas} deltas, {options.database}, {facts(folder)}")
+        queue = queue_requests(options.database, folder, options.partitions, options.deltas, "major")
         with runner_of(None) as runner, queue as (site, batch_id):
             site = with_settings(site, hive_txn_opentxn_timeout="1ms")
             start = time.perf_counter()
@@ -44,17 +44,17 @@ def main() -> None:
             worker = time.perf_counter() - start
             profiler = cProfile.Profile()
             time.sleep(0.1)  # the worker's transactions settle
-            with counted(*((site.metastore.database,) if given.statements else ())) as count:
+            with counted(*((site.metastore.database,) if options.statements else ())) as count:
                 start = time.perf_counter()
-                done = profiler.runcall(clean, site) if given.profile else clean(site)
+                done = profiler.runcall(clean, site) if options.profile else clean(site)
                 cleaner = time.perf_counter() - start
-            assert (len(done.cleaned), done.failed) == (given.partitions, ()), done
-            sent = f"{count.statements / given.partitions:6.1f} SQL statements each" if given.statements else ""
-            say(f"{'worker':10}{worker:8.2f} s{given.partitions / worker:9.1f} partitions/s")
-            say(f"{'cleaner':10}{cleaner:8.2f} s{given.partitions / cleaner:9.1f} partitions/s{sent}")
-            if given.profile:
+            assert (len(done.cleaned), done.failed) == (options.partitions, ()), done
+            sent = f"{count.statements / options.partitions:6.1f} SQL statements each" if options.statements else ""
+            say(f"{'worker':10}{worker:8.2f} s{options.partitions / worker:9.1f} partitions/s")
+            say(f"{'cleaner':10}{cleaner:8.2f} s{options.partitions / cleaner:9.1f} partitions/s{sent}")
+            if options.profile:
                 pstats.Stats(profiler).sort_stats("cumtime").print_stats(70)
-    work = f"{given.partitions} partitions x {given.deltas} deltas: cleaner to worker"
+    work = f"{options.partitions} partitions x {options.deltas} deltas: cleaner to worker"
     details = {"s": cleaner, "s of the worker": worker}
     conclude([Row(work=work, bar=1.0, measured=cleaner / worker, details=details)], "cleaner")
 

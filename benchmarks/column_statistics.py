@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from fleet import asked
+from fleet import queue_requests
 from initiator import facts, say
 from sqlalchemy import select, text
 
@@ -54,23 +54,23 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=0)
     parser.add_argument("--database", choices=("sqlite", "postgresql", "mysql"), default="sqlite")
     parser.add_argument("--folder", type=Path, default=None)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        say(f"{given.partitions} partitions x {given.deltas} deltas, {given.database}, {facts(folder)}")
-        with asked(given.database, folder, given.partitions, given.deltas, "major") as (site, _):
-            if given.columns:
-                with_columns(site, given.columns)
+        say(f"{options.partitions} partitions x {options.deltas} deltas, {options.database}, {facts(folder)}")
+        with queue_requests(options.database, folder, options.partitions, options.deltas, "major") as (site, _):
+            if options.columns:
+                with_columns(site, options.columns)
             spent, done = {"true": 0.0, "false": 0.0}, {"true": 0, "false": 0}
             waiting = [entry.id for entry in site.metastore.entries.queue()]
             for number, start in enumerate(range(0, len(waiting), MAX_GROUP_SIZE)):
                 turn = "true" if number % 2 else "false"
                 layer = Layer(name="flag", values={"compactor.mode": "clean", _KEY: turn})
-                one = replace(site, settings=Settings.of([layer])).for_a_pass()
+                pass_site = replace(site, settings=Settings.of([layer])).for_a_pass()
                 outcomes: list[Outcome] = []
                 begun = time.process_time()
                 group = waiting[start : start + MAX_GROUP_SIZE]
-                work_together(one, group, InProcessRunner(), Options(), outcomes.append)
+                work_together(pass_site, group, InProcessRunner(), Options(), outcomes.append)
                 if number < 2:
                     continue  # imports, and statements that are built once
                 spent[turn] += time.process_time() - begun

@@ -58,7 +58,7 @@ def runner_of(master: str | None) -> Iterator[Runner]:
 
 
 @contextmanager
-def asked(database: str, folder: Path, partitions: int, deltas: int, type: str) -> Iterator[tuple[Site, int]]:
+def queue_requests(database: str, folder: Path, partitions: int, deltas: int, type: str) -> Iterator[tuple[Site, int]]:
     """Yields a site with a compaction requested for each of ``partitions`` partitions, and the batch of all of them."""
     with opened(database, folder) as (metastore, state):
         table = make_partitions(metastore, folder / "warehouse", partitions, deltas=deltas)
@@ -94,19 +94,19 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--statements", action="store_true")
     parser.add_argument("--profile", action="store_true")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         say(
-            f"{given.partitions} partitions x {given.deltas} deltas, {given.type}, {given.parallel} at once, "
-            f"{given.master or 'in process'}, {given.database}, {facts(folder)}"
+            f"{options.partitions} partitions x {options.deltas} deltas, {options.type}, {options.parallel} at once, "
+            f"{options.master or 'in process'}, {options.database}, {facts(folder)}"
         )
-        queue = asked(given.database, folder, given.partitions, given.deltas, given.type)
-        with runner_of(given.master) as runner, queue as (site, batch_id):
+        queue = queue_requests(options.database, folder, options.partitions, options.deltas, options.type)
+        with runner_of(options.master) as runner, queue as (site, batch_id):
             profiler = cProfile.Profile(time.thread_time)
 
             def batched() -> WorkerPass:
-                return run_batch(site, batch_id, runner, parallel=given.parallel)
+                return run_batch(site, batch_id, runner, parallel=options.parallel)
 
             def one_by_one() -> WorkerPass:
                 waiting = [entry.id for entry in site.metastore.entries.queue()]
@@ -118,11 +118,11 @@ def main() -> None:
                     )
                 return WorkerPass(outcomes=tuple(outcomes))
 
-            done, line = timed(site, one_by_one if given.profile else batched, statements=given.statements)
+            done, line = timed(site, one_by_one if options.profile else batched, statements=options.statements)
             say(f"{'claimed to committed':22}{line}")
             figures = sorted(o.seconds for o in done.outcomes)
             say(f"{'one entry':22}median {figures[len(figures) // 2]:.3f} s, maximum {figures[-1]:.3f} s")
-            if given.profile:
+            if options.profile:
                 pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
                 pstats.Stats(profiler).sort_stats("cumtime").print_stats(90)
 

@@ -16,7 +16,7 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fleet import asked, runner_of
+from fleet import queue_requests, runner_of
 
 from benchmarks.parts.report import Row, as_text, machine_facts, progress, write_results
 from compactor.batches.driver import run_batch
@@ -30,7 +30,7 @@ def rate(folder: Path, master: str | None, partitions: int, deltas: int) -> floa
     place = folder / "fleet"
     place.mkdir()
     with tempfile.TemporaryDirectory(dir=place) as name:
-        queue = asked("sqlite", Path(name), partitions, deltas, "major")
+        queue = queue_requests("sqlite", Path(name), partitions, deltas, "major")
         with runner_of(master) as runner, queue as (site, batch_id):
             start = time.perf_counter()
             done = run_batch(site, batch_id, runner, parallel=GROUPS)
@@ -48,17 +48,19 @@ def main() -> None:
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=None)
-    given = parser.parse_args()
+    options = parser.parse_args()
     here: list[float] = []
     spark: list[float] = []
     facts = machine_facts()
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
-        for number in range(1, given.rounds + 1):
-            here.append(rate(Path(name), None, given.partitions, given.deltas))
-            spark.append(rate(Path(name), given.master, given.partitions, given.deltas))
-            progress(f"round {number} of {given.rounds}: {here[-1]:.1f}/s here, {spark[-1]:.1f}/s on {given.master}")
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        for number in range(1, options.rounds + 1):
+            here.append(rate(Path(name), None, options.partitions, options.deltas))
+            spark.append(rate(Path(name), options.master, options.partitions, options.deltas))
+            progress(
+                f"round {number} of {options.rounds}: {here[-1]:.1f}/s here, {spark[-1]:.1f}/s on {options.master}"
+            )
     row = Row(
-        work=f"{given.partitions} partitions x {given.deltas} deltas: {given.master} beside processes",
+        work=f"{options.partitions} partitions x {options.deltas} deltas: {options.master} beside processes",
         bar=BAR,
         measured=median(spark) / median(here),
         more=True,

@@ -131,11 +131,11 @@ def whole_program(folder: Path, partitions: int, deltas: int, tables: int) -> No
     start = _best("start", empty, 3)
     first, again = _best("first", full, 1), _best("again", full, 3)
     work = f"program over {partitions} candidates, less its start: again to first, of CPU"
-    conclude([ratio(work, 0.25, _less(first, start), _less(again, start))], "initiator_program")
+    conclude([ratio(work, 0.25, _subtract(first, start), _subtract(again, start))], "initiator_program")
 
 
-def _less(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return one[0] - other[0], one[1] - other[1]
+def _subtract(total: tuple[float, float], part: tuple[float, float]) -> tuple[float, float]:
+    return total[0] - part[0], total[1] - part[1]
 
 
 def _best(label: str, home: Path, runs: int) -> tuple[float, float]:
@@ -151,9 +151,9 @@ def _program(label: str, home: Path) -> tuple[float, float]:
     done = subprocess.run(program, env=environment, check=True, stdout=subprocess.PIPE)
     seconds, after = time.perf_counter() - start, os.times()
     cpu = after.children_user + after.children_system - before.children_user - before.children_system
-    found = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     say(
-        f"{label:8}{seconds:8.2f} s ({cpu:.2f} s of CPU), {len(found['considered'])} considered, {found['kept']} unchanged"
+        f"{label:8}{seconds:8.2f} s ({cpu:.2f} s of CPU), {len(report['considered'])} considered, {report['kept']} unchanged"
     )
     return seconds, cpu
 
@@ -167,29 +167,29 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--program", action="store_true")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
-        size = f"{given.partitions} partitions in {given.tables} tables x {given.deltas} deltas"
-        say(f"{size}, {given.database}, {facts(folder)}")
-        if given.program:
-            whole_program(folder, given.partitions, given.deltas, given.tables)
+        size = f"{options.partitions} partitions in {options.tables} tables x {options.deltas} deltas"
+        say(f"{size}, {options.database}, {facts(folder)}")
+        if options.program:
+            whole_program(folder, options.partitions, options.deltas, options.tables)
             return
-        with opened(given.database, folder) as (metastore, state):
+        with opened(options.database, folder) as (metastore, state):
             start = time.perf_counter()
-            for number in range(given.tables):
-                count = given.partitions // given.tables
-                make_partitions(metastore, folder / "warehouse", count, deltas=given.deltas, name=f"t{number}")
+            for number in range(options.tables):
+                count = options.partitions // options.tables
+                make_partitions(metastore, folder / "warehouse", count, deltas=options.deltas, name=f"t{number}")
             say(f"{'made':22}{time.perf_counter() - start:8.2f} s")
-            calm = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas))
-            due = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas - 1))
-            first = one_pass("nothing is due", calm, given.profile)
-            again = one_pass("nothing has changed", calm, given.profile)
-            one_pass("everything is due", due, given.profile)
-            one_pass("everything is queued", due, given.profile)
-            one_pass("nothing has changed", due, given.profile)
-    work = f"{given.partitions} candidates, {given.tables} tables: again to first, of CPU"
-    conclude([ratio(work, 0.05, first, again)], "initiator", {"database": given.database})
+            calm = site_of(metastore, state, hive_compactor_delta_num_threshold=str(options.deltas))
+            due = site_of(metastore, state, hive_compactor_delta_num_threshold=str(options.deltas - 1))
+            first = one_pass("nothing is due", calm, options.profile)
+            again = one_pass("nothing has changed", calm, options.profile)
+            one_pass("everything is due", due, options.profile)
+            one_pass("everything is queued", due, options.profile)
+            one_pass("nothing has changed", due, options.profile)
+    work = f"{options.partitions} candidates, {options.tables} tables: again to first, of CPU"
+    conclude([ratio(work, 0.05, first, again)], "initiator", {"database": options.database})
 
 
 if __name__ == "__main__":

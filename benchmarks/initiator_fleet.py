@@ -83,26 +83,26 @@ def make_rows(metastore: Metastore, model: Made, warehouse: Path, partitions: in
         columns = '"TBLS"."TBL_ID", "TBLS"."SD_ID", "PART_ID", "PARTITIONS"."SD_ID" AS "PSD"'
         joined = '"TBLS" JOIN "PARTITIONS" ON "PARTITIONS"."TBL_ID" = "TBLS"."TBL_ID"'
         query = f'SELECT {columns} FROM {joined} WHERE "TBLS"."TBL_ID" = {model.id}'
-        one = conn.execute(text(query)).one()
-        copied(conn, t.SDS, tables, "SD_ID", one.SD_ID, SD_ID=number, LOCATION=f"('{warehouse}/' || {name})")
-        copied(conn, t.TBLS, tables, "TBL_ID", one.TBL_ID, TBL_ID=number, SD_ID=number, TBL_NAME=name)
+        template = conn.execute(text(query)).one()
+        copied(conn, t.SDS, tables, "SD_ID", template.SD_ID, SD_ID=number, LOCATION=f"('{warehouse}/' || {name})")
+        copied(conn, t.TBLS, tables, "TBL_ID", template.TBL_ID, TBL_ID=number, SD_ID=number, TBL_NAME=name)
         for child in (t.TABLE_PARAMS, t.PARTITION_KEYS):
-            copied(conn, child, tables, "TBL_ID", one.TBL_ID, TBL_ID=number)
+            copied(conn, child, tables, "TBL_ID", template.TBL_ID, TBL_ID=number)
         where = f"('{warehouse}/' || {of} || '/' || {part})"
         apart = f"({2 * APART} + g)"
-        copied(conn, t.SDS, partitions, "SD_ID", one.PSD, SD_ID=apart, LOCATION=where)
+        copied(conn, t.SDS, partitions, "SD_ID", template.PSD, SD_ID=apart, LOCATION=where)
         copied(
             conn,
             t.PARTITIONS,
             partitions,
             "PART_ID",
-            one.PART_ID,
+            template.PART_ID,
             PART_ID=apart,
             SD_ID=apart,
             TBL_ID=table,
             PART_NAME=part,
         )
-        copied(conn, t.PARTITION_KEY_VALS, partitions, "PART_ID", one.PART_ID, PART_ID=apart)
+        copied(conn, t.PARTITION_KEY_VALS, partitions, "PART_ID", template.PART_ID, PART_ID=apart)
         txn = "(1000 + 1 + (g - 1) % " + str(tables) + ")"
         written = {"CTC_TABLE": of, "CTC_PARTITION": part, "CTC_TXNID": txn, "CTC_WRITEID": "1"}
         model_row = conn.execute(text('SELECT min("CTC_TXNID") FROM "COMPLETED_TXN_COMPONENTS"')).scalar_one()
@@ -123,8 +123,8 @@ def decided(site: Site) -> Iterator[tuple[object, ...]]:
     """Yields the rows that a first pass stores, which has found that nothing is due."""
     scan = Scan(site)
     for portion in split_portions(scan.candidate_tables(), None):
-        for one in CandidatePage(scan, portion.tables).sort_out(portion).pending:
-            entity, basis = one.entity, one.basis
+        for candidate in CandidatePage(scan, portion.tables).sort_out(portion).pending:
+            entity, basis = candidate.entity, candidate.basis
             assert basis is not None
             key = entity_key(entity)
             named = (site.name, key, entity.database, entity.table, entity.partition)
@@ -179,7 +179,7 @@ def one_pass(url: str, profile: bool) -> None:
         "before": before,
         "kept": done.kept,
         "enqueued": len(done.enqueued),
-        "outcomes": dict(Counter(one.outcome for one in done.considered)),
+        "outcomes": dict(Counter(considered.outcome for considered in done.considered)),
     }
     if profiler:
         pstats.Stats(profiler, stream=sys.stderr).sort_stats("tottime").print_stats(40)
@@ -193,15 +193,15 @@ def main() -> None:
     parser.add_argument("--changed", type=float, default=1.0, help="percent of the partitions")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--only-pass", metavar="URL")
-    given = parser.parse_args()
-    if given.only_pass:
-        one_pass(given.only_pass, given.profile)
+    options = parser.parse_args()
+    if options.only_pass:
+        one_pass(options.only_pass, options.profile)
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     with tempfile.TemporaryDirectory() as name, servers.postgres() as server:
         folder, warehouse = Path(name), Path(name) / "warehouse"
         say(
-            f"{given.partitions} partitions in {given.tables} tables, {given.changed:g} % changed; Python "
+            f"{options.partitions} partitions in {options.tables} tables, {options.changed:g} % changed; Python "
             f"{platform.python_version()}, {os.cpu_count()} cores, {memory:.0f} GiB, load {os.getloadavg()[0]:.1f}, "
             f"directories in {disk_of(folder)}"
         )
@@ -209,7 +209,7 @@ def main() -> None:
         metastore, state = open_metastore("default", url), state_database.init(url)
         start = time.perf_counter()
         model = make_partitions(metastore, warehouse, 1, deltas=2, name="model")
-        make_rows(metastore, model, warehouse, given.partitions, given.tables)
+        make_rows(metastore, model, warehouse, options.partitions, options.tables)
         with metastore.database.write() as conn:
             conn.execute(text('DELETE FROM "COMPLETED_TXN_COMPONENTS" WHERE "CTC_TABLE" = \'model\''))
         analyse(metastore)
@@ -219,9 +219,9 @@ def main() -> None:
             metastore,
             warehouse / "model" / "p=000000",
             warehouse,
-            given.partitions,
-            given.tables,
-            max(1, int(given.partitions * given.changed / 100)),
+            options.partitions,
+            options.tables,
+            max(1, int(options.partitions * options.changed / 100)),
         )
         with metastore.database.write() as conn:
             conn.execute(t.COMPLETED_TXN_COMPONENTS.insert(), _WRITTEN)
@@ -229,21 +229,21 @@ def main() -> None:
         say(f"made in {time.perf_counter() - start:.0f} s, {len(_WRITTEN)} partitions changed")
         metastore.close()
         state.close()
-        program = [sys.executable, __file__, "--only-pass", url, *(["--profile"] if given.profile else [])]
+        program = [sys.executable, __file__, "--only-pass", url, *(["--profile"] if options.profile else [])]
         rows: list[Row] = []
-        for label, what in (("pass", f"{given.changed:g} % changed"), ("again", "nothing changed")):
+        for label, what in (("pass", f"{options.changed:g} % changed"), ("again", "nothing changed")):
             figures = json.loads(subprocess.run(program, check=True, stdout=subprocess.PIPE).stdout)
             say(
                 f"{label:6}{figures['seconds']:8.1f} s ({figures['cpu']:.1f} s of CPU), at most "
                 f"{figures['peak'] / 1024:.0f} MB of memory ({figures['before'] / 1024:.0f} before it began), "
                 f"{figures['kept']} kept, {figures['enqueued']} requested, {figures['outcomes']}"
             )
-            work, details = f"{given.partitions} partitions, {what}", {"CPU": figures["cpu"]}
+            work, details = f"{options.partitions} partitions, {what}", {"CPU": figures["cpu"]}
             rows += [
                 Row(work=f"{work}: s", bar=60, measured=figures["seconds"], details=details),
                 Row(work=f"{work}: GB of memory", bar=1, measured=figures["peak"] / 1024**2),
             ]
-    tables = f"{given.tables}, {len(_WRITTEN)} partitions changed"
+    tables = f"{options.tables}, {len(_WRITTEN)} partitions changed"
     conclude(rows, "initiator_fleet", {"database": "PostgreSQL, in memory", "tables": tables})
 
 

@@ -37,18 +37,18 @@ BAR = 50.0  #: partitions per second, each role
 
 
 @contextmanager
-def far_away(folder: Path, given: argparse.Namespace, settings: Mapping[str, str]) -> Iterator[Site]:
+def far_away(folder: Path, options: argparse.Namespace, settings: Mapping[str, str]) -> Iterator[Site]:
     """Yields a site whose metastore is reached through the proxy, with partitions that are due."""
     with ExitStack() as stack:
         server = stack.enter_context(servers.postgres())
         near = server.make("bench", servers.hive_schema("postgresql", "4.0.0"))
         metastore = open_metastore("default", near)
-        for number in range(given.tables):
-            count = given.partitions // given.tables
-            make_partitions(metastore, folder / "warehouse", count, deltas=given.deltas, name=f"t{number}")
+        for number in range(options.tables):
+            count = options.partitions // options.tables
+            make_partitions(metastore, folder / "warehouse", count, deltas=options.deltas, name=f"t{number}")
         state_database.init(near).close()
         metastore.close()
-        far = stack.enter_context(slow_socket(server.folder, given.sql_ms / 1000))
+        far = stack.enter_context(slow_socket(server.folder, options.sql_ms / 1000))
         url = near.replace(str(server.folder), str(far))
         metastore = open_metastore("default", url)
         stack.callback(metastore.close)
@@ -64,7 +64,7 @@ def rated(role: str, count: int, act: Callable[[], int], calls: dict[str, int]) 
     done = act()
     seconds, cpu = time.perf_counter() - started, time.process_time() - worked
     assert done == count, f"{role}: {done} of {count}"
-    each = {name: number / count for name, number in sorted(calls.items(), key=lambda one: -one[1])}
+    each = {name: number / count for name, number in sorted(calls.items(), key=lambda item: -item[1])}
     sys.stdout.write(
         f"{role:10}{seconds:8.2f} s{count / seconds:8.1f} partitions/s {1000 * cpu / count:7.1f} ms of CPU each  "
         f"{sum(each.values()):6.1f} calls each: {', '.join(f'{name} {number:.1f}' for name, number in each.items())}\n"
@@ -84,19 +84,19 @@ def main() -> None:
     parser.add_argument("--sql-ms", type=float, default=5.0)
     parser.add_argument("--storage-ms", type=float, default=20.0)
     parser.add_argument("--folder", type=Path, default=None)
-    given = parser.parse_args()
+    options = parser.parse_args()
     settings = {
-        "hive_compactor_delta_num_threshold": str(given.deltas - 1),
+        "hive_compactor_delta_num_threshold": str(options.deltas - 1),
         "hive_txn_opentxn_timeout": "1ms",
-        "hive_compactor_cleaner_threads_num": str(given.threads),
-        "compactor_store_threads": str(given.threads),
+        "hive_compactor_cleaner_threads_num": str(options.threads),
+        "compactor_store_threads": str(options.threads),
     }
-    count = given.partitions
+    count = options.partitions
     with (
-        tempfile.TemporaryDirectory(dir=given.folder) as name,
-        far_away(Path(name), given, settings) as site,
-        slow_storage(given.storage_ms / 1000) as calls,
-        SlowRunner(given.processes, given.storage_ms / 1000) as runner,
+        tempfile.TemporaryDirectory(dir=options.folder) as name,
+        far_away(Path(name), options, settings) as site,
+        slow_storage(options.storage_ms / 1000) as calls,
+        SlowRunner(options.processes, options.storage_ms / 1000) as runner,
     ):
         runner.start()
         rows = [
@@ -105,10 +105,10 @@ def main() -> None:
             rated("cleaner", count, lambda: len(clean(site).cleaned), calls),
         ]
     facts = {
-        "database": f"PostgreSQL, {given.sql_ms:g} ms to each answer",
-        "store": f"local, {given.storage_ms:g} ms to each call",
-        "partitions": f"{count} in {given.tables} tables, {given.deltas} deltas each",
-        "threads": f"{given.threads}, and {given.processes} processes of the worker",
+        "database": f"PostgreSQL, {options.sql_ms:g} ms to each answer",
+        "store": f"local, {options.storage_ms:g} ms to each call",
+        "partitions": f"{count} in {options.tables} tables, {options.deltas} deltas each",
+        "threads": f"{options.threads}, and {options.processes} processes of the worker",
     }
     conclude(rows, "latencies", facts)
 

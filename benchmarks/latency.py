@@ -146,8 +146,8 @@ class Lab:
 
     def _runs(self, dag: str) -> list[Mapping[str, Any]]:
         """Returns the newest runs, newest first."""
-        found = self._servers.call("GET", f"/api/v2/dags/{dag}/dagRuns?limit=10&order_by=-run_after")
-        return list(found["dag_runs"])
+        answer = self._servers.call("GET", f"/api/v2/dags/{dag}/dagRuns?limit=10&order_by=-run_after")
+        return list(answer["dag_runs"])
 
     def _tasks(self, run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         """Returns the tasks of a run without mapped tasks, by name."""
@@ -156,12 +156,12 @@ class Lab:
 
     def _until(self, what: str, look: Callable[[], Any]) -> Any:
         deadline = time.monotonic() + PATIENCE
-        while not (found := look()):
+        while not (result := look()):
             self._servers.check()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{what}: not within {PATIENCE:.0f} s; {self._servers.logs}")
             time.sleep(0.3)
-        return found
+        return result
 
 
 def _epoch(text: str) -> float:
@@ -182,14 +182,14 @@ def running(folder: Path) -> Iterator[Lab]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="?", type=int, default=10)
-    given = parser.parse_args()
+    options = parser.parse_args()
     facts = machine_facts()
     measured = []
     with tempfile.TemporaryDirectory() as folder:
         progress("starting Airflow and a resident application")
         with running(Path(folder)) as lab:
             lab.wait_until_ready()
-            for number in range(given.tables):
+            for number in range(options.tables):
                 measured.append(lab.measure_hops(f"t{number}"))
                 progress("  ".join(f"{name} {at:.1f}" for name, at in measured[-1].hops().items()))
     hops = {name: median(times.hops()[name] for times in measured) for name in measured[0].hops()}

@@ -176,8 +176,8 @@ def machine() -> str:
 
 
 def main() -> None:
-    given = [argument for argument in sys.argv[1:] if argument != "--memory"]
-    calls = WARM_UP + (int(given[0]) if given else 200)
+    numbers = [argument for argument in sys.argv[1:] if argument != "--memory"]
+    calls = WARM_UP + (int(numbers[0]) if numbers else 200)
     sys.stdout.write(f"{machine()}; {calls - WARM_UP} calls, the median one, best of {ROUNDS}\n")
     with ExitStack() as stack:
         for store in stores(stack, durable="--memory" not in sys.argv):

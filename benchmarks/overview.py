@@ -60,10 +60,10 @@ def entity(number: int) -> Entity:
 
 
 def put(database: Database, table: Table, rows: Iterator[dict[str, object]]) -> None:
-    found = list(rows)
+    values = list(rows)
     with database.write() as conn:
-        for at in range(0, len(found), _AT_ONCE):
-            conn.execute(insert(table), found[at : at + _AT_ONCE])
+        for at in range(0, len(values), _AT_ONCE):
+            conn.execute(insert(table), values[at : at + _AT_ONCE])
 
 
 def repeat(database: Database, table: Table, key: str, shifts: list[int]) -> None:
@@ -109,8 +109,8 @@ def make(site: Site, partitions: int) -> None:
     progress("what was found is there")
 
     def row(prefix: str, number: int, state: str, entry: int) -> dict[str, object]:
-        one = everything[number]
-        values = {"ID": entry, "DATABASE": one.database, "TABLE": one.table, "PARTITION": one.partition}
+        target = everything[number]
+        values = {"ID": entry, "DATABASE": target.database, "TABLE": target.table, "PARTITION": target.partition}
         values |= {"TYPE": "a", "STATE": state, "START": now - 1000, "WORKER_VERSION": "9.9", "COMMIT_TIME": now}
         return {f"{prefix}_{name}": value for name, value in values.items()}
 
@@ -125,10 +125,10 @@ def make(site: Site, partitions: int) -> None:
     repeat(metastore.database, t.COMPLETED_COMPACTIONS, "CC_ID", [partitions, 2 * partitions])
     progress("the history is there")
     written = ({"CTC_TXNID": 1, "CTC_WRITEID": 1, "CTC_DATABASE": e.database, "CTC_TABLE": e.table} for e in everything)
-    put(metastore.database, t.COMPLETED_TXN_COMPONENTS, ({**one, "CTC_UPDATE_DELETE": "N"} for one in written))
+    put(metastore.database, t.COMPLETED_TXN_COMPONENTS, ({**row, "CTC_UPDATE_DELETE": "N"} for row in written))
     runs = [
-        Run(metastore=site.name, entry_id=n, entity=one, type=CompactionType.MAJOR, seconds=1.0, bytes_before=100)
-        for n, one in enumerate(everything)
+        Run(metastore=site.name, entry_id=n, entity=target, type=CompactionType.MAJOR, seconds=1.0, bytes_before=100)
+        for n, target in enumerate(everything)
     ]
     for at in range(0, partitions, _AT_ONCE):
         state.runs.add_all(runs[at : at + _AT_ONCE])
@@ -140,27 +140,27 @@ def make(site: Site, partitions: int) -> None:
 def timed(answer: Callable[[], object]) -> tuple[float, float]:
     """Returns the median of seconds and of seconds of CPU."""
     answer()
-    found = []
+    costs = []
     for _ in range(5):
         start, worked = time.perf_counter(), time.process_time()
         answer()
-        found.append((time.perf_counter() - start, time.process_time() - worked))
-    return statistics.median(one for one, _ in found), statistics.median(one for _, one in found)
+        costs.append((time.perf_counter() - start, time.process_time() - worked))
+    return statistics.median(wall for wall, _ in costs), statistics.median(cpu for _, cpu in costs)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("partitions", type=int, nargs="?", default=100_000)
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, url_of(given.database, Path(name)) as url:
-        if given.database == "sqlite":
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, url_of(options.database, Path(name)) as url:
+        if options.database == "sqlite":
             with closing(open_database(url)) as database:
                 create.create(database)
         metastore, state = open_metastore("default", url), state_database.init(url)
         site = site_of(metastore, state)
-        make(site, given.partitions)
-        progress(f"{given.partitions} partitions, {given.database}, database in {disk_of(Path(name))}")
+        make(site, options.partitions)
+        progress(f"{options.partitions} partitions, {options.database}, database in {disk_of(Path(name))}")
         last = LastAnswer[Fleet]()
         answers: dict[str, Callable[[], object]] = {
             "overview, as the page gives it": lambda: with_queue(site, last.get(lambda: count_fleet(site))).to_json(),
@@ -187,7 +187,7 @@ def main() -> None:
             progress(rows[-1].line())
         metastore.close()
         state.close()
-    conclude(rows, f"overview_{given.database}")
+    conclude(rows, f"overview_{options.database}")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def main() -> None:
             for label, work in works.items():
                 times[label].append(measured(work, paths, folder / "out"))
         total = sum(path.stat().st_size for path in paths)
-    best = {label: [min(column) for column in zip(*found, strict=True)] for label, found in times.items()}
+    best = {label: [min(column) for column in zip(*rows, strict=True)] for label, rows in times.items()}
     sys.stdout.write(
         f"{FILES} files, {total / 1e6:.0f} MB, XFS\n{'':12}{'wall':>9}{'x cat':>8}{'cpu':>9}{'x cat':>8}\n"
     )

@@ -49,9 +49,9 @@ def session(folder: Path) -> SparkSession:
     builder = SparkSession.builder.master("local[2]")
     for key, value in conf.items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
-    register(made)
-    return made
+    session = builder.getOrCreate()
+    register(session)
+    return session
 
 
 def consume(frame: DataFrame) -> None:
@@ -69,16 +69,16 @@ class Changes:
 
     def delete(self) -> None:
         self._turn += 1
-        found = self._table.delete(f"id % {HUNDREDTH} = {self._turn}")
-        assert found.deleted == self._count // HUNDREDTH, found
+        changed = self._table.delete(f"id % {HUNDREDTH} = {self._turn}")
+        assert changed.deleted == self._count // HUNDREDTH, changed
 
     def merge(self) -> None:
         """Updates half a percent of the rows, each ID of which two have, and adds half as many."""
         self._turn += 1
         every = HUNDREDTH * 2
         merge = self._table.alias("t").merge(self._arrived(every).alias("s"), "t.id = s.id")
-        found = merge.when_matched_update(set={"amount": "s.amount"}).when_not_matched_insert_all().execute()
-        assert found.updated == found.inserted * 2 == self._count // every, found
+        changed = merge.when_matched_update(set={"amount": "s.amount"}).when_not_matched_insert_all().execute()
+        assert changed.updated == changed.inserted * 2 == self._count // every, changed
 
     def rewrite_without(self, to: str) -> None:
         kept = self._spark.read.orc(self._plain).filter(f"id % {HUNDREDTH} <> 1")
@@ -98,11 +98,11 @@ class Changes:
 
     def _arrived(self, every: int) -> DataFrame:
         """Returns rows of which half are new: those of other turns are out of the way."""
-        found = (
+        rows = (
             self._spark.read.orc(self._plain).filter(f"id % {every} = {HUNDREDTH + self._turn}").dropDuplicates(["id"])
         )
-        shifted = found.withColumn("id", (found.id + self._turn * 10 * self._count).cast("bigint"))
-        return found.union(shifted)
+        shifted = rows.withColumn("id", (rows.id + self._turn * 10 * self._count).cast("bigint"))
+        return rows.union(shifted)
 
 
 def row_of(work: str, bar: float, ours: Cost, native: Cost) -> Row:

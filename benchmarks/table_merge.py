@@ -40,7 +40,7 @@ def changes() -> pa.Table:
 def begin(rivals: Rivals) -> Contest:
     """Makes the table ``changes``, and starts Spark."""
     store = Store(rivals.lab.site)
-    columns = ", ".join(f"{one.name} {one.type}" for one in contents.ROWS)
+    columns = ", ".join(f"{column.name} {column.type}" for column in contents.ROWS)
     rivals.hive.sql(f"create table changes ({columns}) {TRANSACTIONAL}")
     store.load_table("default.changes").append(changes())
     rivals.hive.sql(f"create table small (i int) {TRANSACTIONAL}")

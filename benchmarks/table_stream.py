@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def made(store: Store, folder: Path, name: str, partitions: int) -> Table:
+def make_target(store: Store, folder: Path, name: str, partitions: int) -> Table:
     make_table(store, folder, name, keys=[Column(name="p", type="int")] if partitions else [])
     return store.load_table(f"b.{name}")
 
@@ -53,17 +53,17 @@ def endless(rows: int, partitions: int) -> Iterator[pa.Table]:
 
 
 def main() -> None:
-    given = arguments()
+    options = arguments()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=options.folder)))
         url = None
-        if given.database == "postgresql":
+        if options.database == "postgresql":
             server = stack.enter_context(servers.postgres())
             url = server.make("bench", servers.hive_schema("postgresql", "4.0.0"))
         store = stack.enter_context(opened(folder, url))
-        appended, streamed = (made(store, folder, name, given.partitions) for name in ("appended", "streamed"))
-        rows = endless(given.rows, given.partitions)
-        appends = max(given.commits // 5, 1)
+        appended, streamed = (make_target(store, folder, name, options.partitions) for name in ("appended", "streamed"))
+        rows = endless(options.rows, options.partitions)
+        appends = max(options.commits // 5, 1)
 
         def append() -> None:
             for _ in range(appends):
@@ -71,29 +71,29 @@ def main() -> None:
 
         def stream() -> None:
             with streamed.stream() as open_stream:
-                for _ in range(given.commits):
+                for _ in range(options.commits):
                     open_stream.write(next(rows))
                     open_stream.commit()
 
         appended.append(next(rows))  # imports
-        progress(f"{given.commits} commits of {given.rows} rows and {appends} appends, {TIMES} times")
+        progress(f"{options.commits} commits of {options.rows} rows and {appends} appends, {TIMES} times")
         costs = cheapest({"append": append, "stream": stream}, TIMES)
-        append_s, stream_s = costs["append"].wall / appends, costs["stream"].wall / given.commits
+        append_s, stream_s = costs["append"].wall / appends, costs["stream"].wall / options.commits
         row = Row(
-            work=f"commits of a stream per second, {given.database}",
+            work=f"commits of a stream per second, {options.database}",
             bar=BAR,
             measured=1 / stream_s,
             more=True,
             details={
                 "times as many as appends": append_s / stream_s,
                 "ms": stream_s * 1000,
-                "ms of processors": costs["stream"].used / given.commits * 1000,
+                "ms of processors": costs["stream"].used / options.commits * 1000,
                 "ms of an append": append_s * 1000,
             },
         )
-        facts = machine_facts() | {"rows": str(given.rows), "disk": disk_of(folder)}
+        facts = machine_facts() | {"rows": str(options.rows), "disk": disk_of(folder)}
         sys.stdout.write("\n" + as_text([row], facts, []) + "\n")
-        write_results([row], facts, [], name=f"table_stream_{given.database}")
+        write_results([row], facts, [], name=f"table_stream_{options.database}")
 
 
 if __name__ == "__main__":

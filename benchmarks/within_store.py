@@ -76,8 +76,8 @@ def compacted(site: Site, warehouse: Path, name: str, far: Far, stores: Stores, 
 def served(server: str, folder: Path) -> Iterator[Served]:
     """Yields a running server of that name."""
     if server == "garage":
-        with garage(folder, BUCKET) as found:
-            yield found
+        with garage(folder, BUCKET) as running:
+            yield running
     else:
         with s3mock(folder, BUCKET) as url:
             yield Served(url=url, options={"key": "somebody", "secret": "something"})
@@ -103,27 +103,27 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=20, help="milliseconds of an answer")
     parser.add_argument("--bandwidth", type=float, default=50, help="MB/s in each direction")
     parser.add_argument("--server", choices=("garage", "s3mock"), default="garage" if can_be_built() else "s3mock")
-    given = parser.parse_args()
-    found: dict[bool, list[Measured]] = {True: [], False: []}
-    progress(f"starting {given.server}, which is built or fetched first where it is not kept from an earlier run")
+    options = parser.parse_args()
+    results: dict[bool, list[Measured]] = {True: [], False: []}
+    progress(f"starting {options.server}, which is built or fetched first where it is not kept from an earlier run")
     with (
         tempfile.TemporaryDirectory() as name,
         site_in(Path(name)) as site,
-        served(given.server, Path(name)) as server,
+        served(options.server, Path(name)) as server,
         Far(server.url) as far,
     ):
-        options = StoreOptions.from_tables({"s3": {"endpoint_url": far.url, **server.options}})
-        stores = {takes_over: Stores(replace(options, takes_over=takes_over)) for takes_over in found}
-        far.delay, far.speed = given.delay / 1000, given.bandwidth * 1e6
-        for turn in range(given.turns):
-            for takes_over, done in found.items():
-                progress(f"turn {turn + 1} of {given.turns}, {'taken over' if takes_over else 'read and sent'}")
+        store_options = StoreOptions.from_tables({"s3": {"endpoint_url": far.url, **server.options}})
+        stores = {takes_over: Stores(replace(store_options, takes_over=takes_over)) for takes_over in results}
+        far.delay, far.speed = options.delay / 1000, options.bandwidth * 1e6
+        for turn in range(options.turns):
+            for takes_over, done in results.items():
+                progress(f"turn {turn + 1} of {options.turns}, {'taken over' if takes_over else 'read and sent'}")
                 table = f"t{turn}{takes_over:d}"
-                done.append(compacted(site, Path(name) / "warehouse", table, far, stores[takes_over], given.deltas))
-    seconds = {takes_over: median(one.seconds for one in done) for takes_over, done in found.items()}
-    own = {takes_over: median(one.own for one in done) for takes_over, done in found.items()}
-    shares = {takes_over: max(one.travelled for one in done) for takes_over, done in found.items()}
-    line = f"{given.bandwidth:g} MB/s, {given.delay:g} ms"
+                done.append(compacted(site, Path(name) / "warehouse", table, far, stores[takes_over], options.deltas))
+    seconds = {takes_over: median(measured.seconds for measured in done) for takes_over, done in results.items()}
+    own = {takes_over: median(measured.own for measured in done) for takes_over, done in results.items()}
+    shares = {takes_over: max(measured.travelled for measured in done) for takes_over, done in results.items()}
+    line = f"{options.bandwidth:g} MB/s, {options.delay:g} ms"
     rows = [
         Row(
             work=f"S3, {line}: time of taking over to reading and sending",
@@ -144,7 +144,7 @@ def main() -> None:
             details={"of the other": shares[False]},
         ),
     ]
-    conclude(rows, "within_store", {"table": f"{given.deltas} deltas of 50 MB", "server": given.server})
+    conclude(rows, "within_store", {"table": f"{options.deltas} deltas of 50 MB", "server": options.server})
 
 
 if __name__ == "__main__":

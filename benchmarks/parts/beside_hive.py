@@ -83,8 +83,8 @@ def race(name: str, work: str, bar: float, begin: Callable[[Rivals], Contest]) -
                 contest.awake()
             pairs.append((_timed(lab, contest.ours), _timed(lab, contest.theirs)))
             progress(f"{pairs[-1][0]:.1f} s and {pairs[-1][1]:.1f} s")
-        left, wanted = contest.left("000000"), contest.left("000001")
-        assert left == wanted, (left, wanted)
+        ours, theirs = contest.left("000000"), contest.left("000001")
+        assert ours == theirs, (ours, theirs)
         details = {"s": median(a for a, _ in pairs[1:]), "s of Hive": median(b for _, b in pairs[1:])}
         if contest.awake is not None:
             time.sleep(IDLE_S)
@@ -99,7 +99,7 @@ def race(name: str, work: str, bar: float, begin: Callable[[Rivals], Contest]) -
         facts = machine_facts() | {"rows": str(count)}
         sys.stdout.write("\n" + as_text([row], facts, []) + "\n")
         write_results([row], facts, [], name=name)
-        return count, left
+        return count, ours
 
 
 def _timed(lab: Lab, work: Callable[[str], object]) -> float:

@@ -60,10 +60,10 @@ def slow_storage(seconds: float) -> Iterator[dict[str, int]]:
 
 def _delayed(name: str, method: Callable[..., Any], seconds: float, counts: dict[str, int]) -> Callable[..., Any]:
     @wraps(method)
-    def delayed(*given: Any, **more: Any) -> Any:
+    def delayed(*arguments: Any, **more: Any) -> Any:
         counts[name] = counts.get(name, 0) + 1
         time.sleep(seconds)
-        return method(*given, **more)
+        return method(*arguments, **more)
 
     return delayed
 
@@ -74,8 +74,8 @@ def slow_socket(server: Path, seconds: float) -> Iterator[Path]:
     process of its own: what the server answers arrives ``seconds`` later, so each round trip takes that much longer."""
     here, there = multiprocessing.Pipe()
     with tempfile.TemporaryDirectory() as name:
-        given = (there, str(server / _SOCKET), str(Path(name) / _SOCKET), seconds)
-        process = multiprocessing.get_context("spawn").Process(target=_serve, args=given, daemon=True)
+        arguments = (there, str(server / _SOCKET), str(Path(name) / _SOCKET), seconds)
+        process = multiprocessing.get_context("spawn").Process(target=_serve, args=arguments, daemon=True)
         process.start()
         try:
             here.recv()

@@ -44,10 +44,10 @@ class Lab:
     def compact(self, table: str, kind: str, runner: Runner) -> Outcome:
         """Runs one compaction by Compactor, from claim to commit."""
         partition = self.take(table)
-        (asked,) = request_compaction(self.site, table=table, partition=partition, type=kind)
-        assert asked.entry_id is not None, asked
+        (request,) = request_compaction(self.site, table=table, partition=partition, type=kind)
+        assert request.entry_id is not None, request
         os.sync()
-        (done,) = run_entries(self.site, [asked.entry_id], runner).outcomes
+        (done,) = run_entries(self.site, [request.entry_id], runner).outcomes
         assert done.result is Result.COMPACTED, done
         shutil.rmtree(self.warehouse / table / partition)
         return done

@@ -104,13 +104,13 @@ class Cost:
 
 def cheapest(works: dict[str, Callable[[], object]], times: int) -> dict[str, Cost]:
     """Does each work ``times`` times, in turns, and returns the least of each: other programs disturb that the least."""
-    found: dict[str, list[Cost]] = {name: [] for name in works}
+    costs_by_name: dict[str, list[Cost]] = {name: [] for name in works}
     for _ in range(times):
         for name, work in works.items():
-            found[name].append(_cost(work))
+            costs_by_name[name].append(_cost(work))
     return {
-        name: Cost(wall=min(one.wall for one in costs), used=min(one.used for one in costs))
-        for name, costs in found.items()
+        name: Cost(wall=min(cost.wall for cost in costs), used=min(cost.used for cost in costs))
+        for name, costs in costs_by_name.items()
     }
 
 
