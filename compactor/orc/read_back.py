@@ -170,7 +170,9 @@ def check_values(path: str | os.PathLike[str], types: Types, written: ValueDiges
         VerificationFailed: it does not hold them, or two decoders disagree.
     """
     by_arrow = codec is ARROW
-    starts = _sampled_rows(path)
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+    starts = _sampled_rows(tail)
     sample = ValueDigest(types)
     try:
         read = ValueDigest(types)
@@ -183,11 +185,11 @@ def check_values(path: str | os.PathLike[str], types: Types, written: ValueDiges
             raise VerificationFailed(
                 f"{path}: cannot be read back ({error}); nothing was changed, please report this"
             ) from error
-        read = _by_pyorc(path, types, [range(written.rows)])
+        read = _by_pyorc(path, tail, types, [range(written.rows)])
     _check_agree(path, types, written, read, "that were written")
     if sample.rows:
         try:
-            other = _by_pyorc(path, types, [range(start, stop) for start, stop in starts])
+            other = _by_pyorc(path, tail, types, [range(start, stop) for start, stop in starts])
         except NotLossless as error:
             log.info("no rows are read by another decoder: %s", error)
         else:
@@ -211,10 +213,9 @@ def check_zone(path: str | os.PathLike[str], tail: Tail, zone: str) -> None:
                     )
 
 
-def _sampled_rows(path: str | os.PathLike[str]) -> list[tuple[int, int]]:
+def _sampled_rows(tail: Tail) -> list[tuple[int, int]]:
     """Returns the ranges of rows, the first ones of each stripe, that both decoders read."""
-    with LocalSource(path) as source:
-        ends = list(accumulate(stripe.rows for stripe in read_tail(source).stripes))
+    ends = list(accumulate(stripe.rows for stripe in tail.stripes))
     return [(start, min(start + SAMPLE, end)) for start, end in pairwise([0, *ends])]
 
 
@@ -238,10 +239,10 @@ def _add_sample(batch: pa.RecordBatch, place: int, ranges: Sequence[tuple[int, i
             sample.add(batch.slice(low - place, high - low))
 
 
-def _by_pyorc(path: str | os.PathLike[str], types: Types, ranges: Sequence[range]) -> ValueDigest:
+def _by_pyorc(path: str | os.PathLike[str], tail: Tail, types: Types, ranges: Sequence[range]) -> ValueDigest:
     digest = ValueDigest(types)
     with LocalSource(path) as source:
-        for batch in read_rows(source, read_tail(source), ranges):
+        for batch in read_rows(source, tail, ranges):
             digest.add(relabel_batch(batch, PYORC.schema(types)))
     return digest
 

@@ -37,7 +37,7 @@ from compactor.orc.format.length_checks import exact_lengths
 from compactor.orc.format.plain_streams import plain_streams
 from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import TypeKind, Types, subtree
+from compactor.orc.format.types import TypeKind, Types, cached_with_types, subtree
 from compactor.orc.io.readable import SourceFile
 from compactor.orc.io.source import Source
 
@@ -113,6 +113,7 @@ def raw_type(types: Types, root: int = 0) -> ArrowType:
     return arrow_type(types, root, timestamp=TIMESTAMP)
 
 
+@cached_with_types
 def schema(types: Types) -> pa.Schema:
     """Returns the Arrow schema of a file's batches."""
     fields = [raw_type(types, child) for child in types[0].children]
