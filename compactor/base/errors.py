@@ -1,9 +1,9 @@
 """Every error that Compactor raises on purpose, as one tree.
 
-They are caught in few places: the passes of the roles catch ``CompactorError`` per entry, record it and go on with
-the next one; ``cli`` and ``airflow`` print the message and choose the exit code; nothing else catches. Each message
-names the thing, what was found, what was wanted and what to do. An error that is not in this tree is a bug, or a stranger's
-files made a library stumble; ``failing_alone`` keeps either from ending more than the one thing that it belongs to.
+Few places catch them. The passes of the roles catch ``CompactorError`` for each entry, record it and continue with the next
+entry. ``cli`` and ``airflow`` print the message and choose the exit code. Each message names the thing, what was found, what
+was expected and what to do. An error outside this tree is a bug, or a library failed on a stranger's file. ``failing_alone``
+limits such an error to the entry where it happened.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ log = logging.getLogger(__name__)
 
 
 class CompactorError(Exception):
-    """An error that a person can act on. Its text is one line that can be stored and printed anywhere, whatever bytes a
-    name in it has, and without secrets."""
+    """An error that a person can act on. Its text is one line, without secrets and safe to store and print."""
 
     def __str__(self) -> str:
         return printable(redact(super().__str__()))
 
 
 class Refused(CompactorError):
-    """A request is understood but will not be carried out: it isn't allowed, has nothing to do, or is a duplicate."""
+    """A valid request is not carried out: it is not allowed, has nothing to do, or is a duplicate."""
 
 
 class NotFound(Refused):
@@ -47,7 +46,7 @@ class BadFile(CompactorError):
 
 
 class FileGone(BadFile):
-    """A file that was listed is not there any longer; who listed it lists again, or has lost its snapshot."""
+    """A listed file no longer exists. Its reader lists again, or has lost its snapshot."""
 
 
 class UnforeseenKeys(BadFile):
@@ -71,19 +70,19 @@ class SnapshotExpired(CompactorError):
 
 
 class BadExpression(Refused):
-    """A filter's text is not of its grammar, or compares what cannot be compared; the message has the place."""
+    """A filter's text violates its grammar, or compares types that cannot be compared; the message has the place."""
 
 
 class BadStatement(Refused):
-    """A text is no statement of the list, or breaks off; the message has the place. Nothing of it was done."""
+    """A text is not one of the supported statements, or is incomplete; the message has the place. Nothing was done."""
 
 
 class NotConforming(CompactorError):
-    """A value or a column cannot be made one of the table's without loss."""
+    """A value or a column cannot be converted to the table's type without loss."""
 
 
 class Disagreement(Refused):
-    """The files of a table and its metastore contradict each other; nothing is done there until a person has looked."""
+    """The files of a table and its metastore contradict each other; nothing is done there until a person decides."""
 
 
 class LostClaim(CompactorError):
@@ -114,11 +113,11 @@ class TransactionTimedOut(TransactionAborted):
 
 
 class LockLost(CompactorError):
-    """A lock that was granted is no longer held, so nothing protects what it was taken for."""
+    """A granted lock was lost, so the data that it protected is unprotected."""
 
 
 class LockNotGranted(CompactorError):
-    """A conflicting lock was still held when the time to wait for it ran out."""
+    """Another transaction still held a conflicting lock when the waiting time ended."""
 
 
 class NotSupported(CompactorError):
@@ -126,7 +125,7 @@ class NotSupported(CompactorError):
 
 
 class CompactionFailed(CompactorError):
-    """A compaction that a program asked for and waited for was refused, failed or was aborted."""
+    """A compaction that a program requested and awaited was refused, failed or was aborted."""
 
 
 class Unforeseen(CompactorError):
@@ -138,12 +137,11 @@ class StorageError(CompactorError):
 
 
 class AccessDenied(StorageError):
-    """The file system knows this user, and does not let it do that."""
+    """The file system denies this user the operation."""
 
 
 class UnsafeDirectory(StorageError, Refused):
-    """A directory holds what is neither followed nor opened (a link, pipe, socket or device, a name that is no UTF-8), or
-    more entries or levels than a listing may have; nothing is done there."""
+    """A directory has links, pipes, sockets, devices, names that are not UTF-8, or too many entries or levels."""
 
 
 class ForeignProcess(Refused):
@@ -151,7 +149,7 @@ class ForeignProcess(Refused):
 
 
 class BadMessage(Refused):
-    """A message between processes is not one of the list, or is damaged, too long or too deep; nothing was done."""
+    """A message between processes is unknown, damaged, too long or too deep; nothing was done."""
 
 
 class UnnamedPlace(StorageError, Refused):
@@ -167,27 +165,28 @@ class TryAgain(DatabaseUnavailable):
 
 
 class LocksUnavailable(CompactorError):
-    """The ZooKeeper that keeps the locks cannot be reached, or refuses a request."""
+    """The ZooKeeper with the locks cannot be reached, or refuses a request."""
 
 
 class LaunchFailed(CompactorError):
-    """An application was refused by its cluster, or ended before it had done its batch; its requests wait again."""
+    """A cluster refused an application, or it ended before its batch was done; its requests wait again."""
 
 
 class ClusterUnavailable(CompactorError):
-    """The cluster manager cannot be asked about an application, or does not obey."""
+    """The cluster manager does not answer about an application, or does not end it."""
 
 
 @contextmanager
 def failing_alone(what: object) -> Iterator[None]:
-    """Turns whatever is raised for one candidate, entry or partition into an error of this tree, which the caller records as
-    that one's failure; then it goes on with the others (PROTOCOL 10).
+    """Turns any error for one candidate, entry or partition into an error of this tree (PROTOCOL 10).
+
+    The caller records it as the failure of that one, and continues with the others.
 
     Args:
-        what: names it.
+        what: the candidate, entry or partition, for the message.
 
     Raises:
-        CompactorError: as it was raised, or ``Unforeseen`` for anything else, with the trace in the log.
+        CompactorError: the same error, or ``Unforeseen`` for an error outside this tree, with the trace in the log.
     """
     try:
         yield

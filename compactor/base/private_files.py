@@ -1,4 +1,4 @@
-"""Reads configuration that nobody named, if nobody else can write it, and secrets, if nobody else can read them."""
+"""Reads a default configuration file only if nobody else can write it, and secrets only if nobody else can read them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _TOO_WIDE = stat.S_IWGRP | stat.S_IXGRP | stat.S_IRWXO  #: of a secret, whose gr
 
 
 def read_unnamed_configuration(path: Path) -> str:
-    """Returns the text of a configuration file that lies where we looked, and that nobody named.
+    """Returns the text of a configuration file at a default place, which no user has named.
 
-    It counts only if it, its directory, and each link on the way to it with the directory of that link, belong to this user
-    or to root, and nobody else may write them. A group that has no member but the owner is nobody else.
+    The file, its directory, and each link on the way to it with the directory of that link, must belong to this user or to
+    root, and nobody else may write them. A group without members other than the owner does not count as somebody else.
 
     Raises:
         BadSetting: somebody else may have written it, or it cannot be read.
@@ -57,7 +57,7 @@ def decode_configuration(content: bytes, path: Path) -> str:
     """Returns the text of a configuration file.
 
     Raises:
-        BadSetting: it is not UTF-8.
+        BadSetting: the text is not UTF-8.
     """
     try:
         return content.decode("utf-8")
@@ -66,13 +66,14 @@ def decode_configuration(content: bytes, path: Path) -> str:
 
 
 def read_secret(path: Path, what: str, *, by_directory: bool = False) -> bytes:
-    """Returns the content of a file with a secret, which must be this user's or root's, of mode 0640 or narrower.
+    """Returns the content of a file with a secret.
 
-    So must each link on the way to it be this user's or root's.
+    The file must belong to this user or root and have mode 0640 or narrower. Each link on the way to it must belong to this
+    user or root.
 
     Args:
         what: names the setting or kind of file.
-        by_directory: others may have the right to read it if a directory above keeps them out.
+        by_directory: accepts a wider mode if a directory above keeps other users out.
 
     Raises:
         BadSetting: others may read or change it, or it cannot be read.
@@ -84,7 +85,7 @@ def read_secret(path: Path, what: str, *, by_directory: bool = False) -> bytes:
 
 
 def read_secret_text(path: Path, what: str) -> str:
-    """Returns the same as text.
+    """Returns the content of a file with a secret as text; see ``read_secret``.
 
     Raises:
         BadSetting: others may read or change it, it cannot be read, or it is not UTF-8.
@@ -96,17 +97,17 @@ def read_secret_text(path: Path, what: str) -> str:
 
 
 def must_be_secret(path: Path, what: str) -> None:
-    """Checks the same of a file that a library reads.
+    """Checks a file with a secret that a library reads; see ``read_secret``.
 
     Raises:
-        BadSetting: others may read or change it. What is not there is left to who reads it.
+        BadSetting: others may read or change the file. A missing file is left to the library.
     """
     if (because := why_not_secret(path)) is not None:
         raise BadSetting(f"{what} {path}: {because}; it is not used")
 
 
 def why_not_secret(path: Path, *, by_directory: bool = False) -> str | None:
-    """Returns why a file cannot hold a secret, with what was expected; None if it can, or is not there.
+    """Returns why a file cannot hold a secret, and what was expected; None if it can, or does not exist.
 
     Args:
         by_directory: as for ``read_secret``.
@@ -118,7 +119,7 @@ def why_not_secret(path: Path, *, by_directory: bool = False) -> str | None:
 
 
 def why_not_trusted(path: Path) -> str | None:
-    """Returns why a configuration file may have been written by others; None if it cannot, or is not there."""
+    """Returns why others may have written a configuration file; None if they cannot, or it does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -131,13 +132,13 @@ def why_not_trusted(path: Path) -> str | None:
 
 
 def other_writers(status: os.stat_result, place: Path | str | int) -> str | None:
-    """Returns who may write a file or directory by its mode, besides its owner; None if nobody may.
+    """Returns who except the owner may write a file or directory by its mode; None if nobody may.
 
-    With a umask of 002 each user has a group of their own, which may write. Such a group is nobody else, but only where
-    the databases of users and groups list everybody.
+    With a umask of 002, each user's own group may write. Such a group does not count as somebody else where the databases of
+    users and groups list everybody.
 
     Args:
-        status: what ``stat`` says of ``place``, a path or a descriptor.
+        status: the result of ``stat`` for ``place``, a path or a descriptor.
     """
     if status.st_mode & stat.S_IWOTH:
         return f"others (mode {_mode(status)})"
@@ -163,10 +164,10 @@ def is_here(host: str) -> bool:
 
 
 def _allowed(path: Path, by_directory: bool) -> int:
-    """Returns the bits of a mode that a secret may have although they are too wide.
+    """Returns the bits of a too wide mode that a secret may have.
 
-    Others may have the right to read a file that they cannot reach, because a directory above it, of this user or root,
-    lets only its owner and group pass.
+    Others may have the right to read a file that they cannot reach, if a directory of this user or root above it lets only
+    its owner and group pass.
     """
     levels = (directory.stat() for directory in path.resolve().parents) if by_directory else ()
     is_out_of_reach = any(_is_owner(level) and not level.st_mode & stat.S_IXOTH for level in levels)
@@ -176,7 +177,7 @@ def _allowed(path: Path, by_directory: bool) -> int:
 def _why_not_secret(path: Path, status: os.stat_result, by_directory: bool) -> str | None:
     for link in _links_on_the_way(path):
         maker = os.lstat(link)
-        if not _is_owner(maker):  # they choose which of this user's files it is
+        if not _is_owner(maker):  # the link's owner chooses which of this user's files it is
             return (
                 f"is reached by {link}, a link of user {maker.st_uid}; expected: one of user {os.geteuid()} or of root"
             )
@@ -190,10 +191,9 @@ def _why_not_secret(path: Path, status: os.stat_result, by_directory: bool) -> s
 
 
 def _why_not_private_group(status: os.stat_result, place: Path | str | int) -> str | None:
-    """Returns who is in the group of a file besides its owner, or why that is not known; None if nobody is.
+    """Returns the other members of a file's group, or why they are unknown; None if the owner is alone.
 
-    The group has to be the owner's primary one. An access control list, whose mask takes the place of the group's mode,
-    may name anybody.
+    The group must be the owner's primary one. An access control list may name anybody; its mask replaces the group's mode.
     """
     owner, group = status.st_uid, status.st_gid
     if hasattr(os, "listxattr") and any("acl" in name.lower() for name in os.listxattr(place)):
@@ -214,7 +214,7 @@ def _why_not_private_group(status: os.stat_result, place: Path | str | int) -> s
 
 
 def _unlisted_source() -> str | None:
-    """Returns a source of users or groups that need not list all of them, as LDAP; None if there is none."""
+    """Returns a source that need not list all users or groups, such as LDAP; None if there is none."""
     try:
         lines = _NAME_SERVICES.read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -229,10 +229,10 @@ def _unlisted_source() -> str | None:
 
 
 def _links_on_the_way(path: Path) -> Iterator[str]:
-    """Yields each link on the way to a file, by a path that leads over no other link.
+    """Yields each link on the way to a file, by a path without other links.
 
     Raises:
-        OSError: the links lead in a circle.
+        OSError: the links form a circle.
     """
     at, rest = "/", str(path.absolute()).split("/")[::-1]
     links = 0

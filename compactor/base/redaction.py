@@ -1,7 +1,7 @@
-"""The home of what is secret: by the name of its key, by its form, and by the values that the configuration holds.
+"""Finds and hides secrets: by the names of their keys, by their form, and by the values in the configuration.
 
-Whatever leaves the process goes through here: messages, logs, JSON, tables, HTTP answers, rows of our state. Rows of
-users' tables do not: they belong to whoever may read the table.
+All output goes through here: messages, logs, JSON, tables, HTTP answers, rows of our state. Rows of users' tables do not:
+everybody who may read the table may see them.
 """
 
 from __future__ import annotations

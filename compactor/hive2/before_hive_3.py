@@ -33,8 +33,8 @@ _BESIDE_HIVE_2 = (
     "`compactor --set compactor.mode=compact doctor --before-hive-3 --compact`, or in Hive 2, before the upgrade: "
 )
 _AFTERWARDS = (
-    "this metastore is a later Hive's, in which such events have no certain meaning: put database and files back as they "
-    "were before the upgrade, and run there, in Hive 2: "
+    "this metastore is a later Hive's, in which the meaning of such events is uncertain: restore database and files from "
+    "before the upgrade, and run there, in Hive 2: "
 )
 _OPERATION, _BUCKET = 0, 2  #: positions of these key columns
 
@@ -140,17 +140,17 @@ def misread_files(storage: Storage, path: str) -> Iterator[str]:
         if delta is None or not file.length or not isinstance(parse_file(file.name), BucketFile):
             continue
         with closing(open_source(storage, f"{path}/{file.path}")) as source:
-            if (description := _misread_in_file(source, delta.kind)) is not None:
+            if (description := _describe_misread(source, delta.kind)) is not None:
                 yield f"{file.path} {description}"
 
 
-def _misread_in_file(source: Source, kind: DeltaKind) -> str | None:
+def _describe_misread(source: Source, kind: DeltaKind) -> str | None:
     tail = read_tail(source)
     if not tail.is_acid:
         return None
     for stripe in range(len(tail.stripes)):
         known = key_statistics(tail, stripe)
-        operation, bucket = _largest(known) if known is not None else _decode(source, tail, stripe)
+        operation, bucket = _find_largest(known) if known is not None else _decode_largest(source, tail, stripe)
         if kind is DeltaKind.INSERT and operation != INSERT:
             return "holds update or delete events between rows (ACID version 1)"
         if kind is DeltaKind.DELETE and not is_v1(bucket):
@@ -158,11 +158,11 @@ def _misread_in_file(source: Source, kind: DeltaKind) -> str | None:
     return None
 
 
-def _largest(known: KeyStatistics) -> tuple[int, int]:
+def _find_largest(known: KeyStatistics) -> tuple[int, int]:
     return known.operation.maximum, known.bucket.maximum
 
 
-def _decode(source: Source, tail: Tail, stripe: int) -> tuple[int, int]:
+def _decode_largest(source: Source, tail: Tail, stripe: int) -> tuple[int, int]:
     operation, bucket = INSERT, 0
     for batch in arrow_codec.read_batches(source, tail, columns=(_OPERATION, _BUCKET), stripes=[stripe]):
         if batch.num_rows:

@@ -100,7 +100,7 @@ class _Hold:
     place: OldPartition
     claims: DirectoryClaims
     claim: Claim
-    planned: Plan | None = None
+    plan: Plan | None = None
     is_named: bool = False
 
     def compact(self, runner: Runner, full_verify: bool) -> Finding:
@@ -110,17 +110,17 @@ class _Hold:
         claims, table = self.claims, self.place.table
         claims.must_be_free_in_and_around(table, path)
         self._clear_leftovers(path)
-        seen, listing, directory = _view(site, entity, path)
+        seen, listing, directory = _read_view(site, entity, path)
         claims.must_be_free(table, path, listing)
         if not directory.compactable():
-            highest = _base_to_keep(directory, entity)
+            highest = _find_base_to_keep(directory, entity)
             site.metastore.record(self.claim, highest, run_as)
             self._publish(None)
             return ok(
                 str(entity),
-                f"base_{highest:07d} is there; Hive 2's cleaner is asked to remove the directories it replaced",
+                f"base_{highest:07d} exists; Hive 2's cleaner removes the directories that it replaced",
             )
-        planned = self.planned = plan(
+        compaction = self.plan = plan(
             directory,
             Shape.MAJOR,
             PlanContext(
@@ -132,18 +132,18 @@ class _Hold:
                 layout=Layout.VERSION_1,
                 full_verify=full_verify,
                 stores=site.storage.options,
-                default_zone=default_zone(_settings_of(site, self.place.table)),
+                default_zone=default_zone(_read_settings(site, self.place.table)),
             ),
         )
-        site.metastore.record(self.claim, planned.highest_write_id, run_as)
+        site.metastore.record(self.claim, compaction.highest_write_id, run_as)
         reach(Step.RECORDED)
         claims.take(table, path, listing)
-        staged = self._stage(planned, listing, runner)
+        staged = self._stage(compaction, listing, runner)
         self._publish(staged)
         reach(Step.COMMITTED)
         self._tidy()
         reach(Step.STAGING_REMOVED)
-        return self._result(planned, staged.figures)
+        return self._make_finding(compaction, staged.figures)
 
     def _stage(self, planned: Plan, listing: Listing, runner: Runner) -> Staged:
         storage = self.site.storage
@@ -172,7 +172,7 @@ class _Hold:
                 naming.name_directories(self.site.storage, staged)
                 self.is_named = True
 
-    def _result(self, planned: Plan, figures: Figures) -> Finding:
+    def _make_finding(self, planned: Plan, figures: Figures) -> Finding:
         finding = check_partition(self.site.storage, self.place)
         if finding is not None:
             return Finding(
@@ -196,19 +196,19 @@ class _Hold:
         self.site.metastore.let_go(self.claim)
 
     def _tidy(self) -> None:
-        if self.planned is None:
+        if self.plan is None:
             return
         try:
-            self.site.storage.remove(self.planned.staging)
+            self.site.storage.remove(self.plan.staging)
         except StorageError as error:
-            log.warning("%s: the staging directory stays until the next compaction: %s", self.planned.location, error)
+            log.warning("%s: the staging directory stays until the next compaction: %s", self.plan.location, error)
 
     def _clear_leftovers(self, path: str) -> None:
         """Removes leftovers of our dead workers. Only this worker has the directory's row now."""
         removal.remove_leftovers(self.site.storage, path, is_alive=lambda txn: False, lowest_open=TxnId(0))
 
 
-def _view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, Listing, AcidDirectory]:
+def _read_view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, Listing, AcidDirectory]:
     """Returns what a compaction may read.
 
     Reads the transactions before the listing, so that the view is consistent.
@@ -219,7 +219,7 @@ def _view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, L
     return seen, listing, acid_directory(listing, seen, txns)
 
 
-def _base_to_keep(directory: AcidDirectory, entity: Entity) -> WriteId:
+def _find_base_to_keep(directory: AcidDirectory, entity: Entity) -> WriteId:
     """Returns the write ID of the existing base, for a directory without readable deltas above it.
 
     Raises:
@@ -231,14 +231,18 @@ def _base_to_keep(directory: AcidDirectory, entity: Entity) -> WriteId:
     return directory.base.base.write_id
 
 
-def _settings_of(site: OldSite, table: Table) -> Settings:
+def _read_settings(site: OldSite, table: Table) -> Settings:
     return with_table(site.settings.of_database(table.database), table.parameters, table.database_parameters)
 
 
 def _check_may_compact(site: OldSite, place: OldPartition, ground: Ground) -> None:
-    """Raises an error if a partition or table cannot be compacted here; the message says why."""
+    """Checks that a partition or table can be compacted here.
+
+    Raises:
+        CompactorError: it cannot.
+    """
     table, entity = place.table, place.entity
-    settings = _settings_of(site, table)
+    settings = _read_settings(site, table)
     if not may(settings, Mode.COMPACT):
         raise Refused(f"{entity}: compactor.mode is {settings.mode}; compactions need compact or clean")
     must_be_compactable(table, place.partition)

@@ -48,7 +48,7 @@ def test_the_remedy_is_one_for_this_metastore(deployment: Site, warehouse: Path)
     assert beside.fix.startswith("`compactor --set compactor.mode=compact doctor --before-hive-3 --compact`, or")
     (upgraded,) = before_hive_3(catalog, storage, is_upgraded=True)
     assert "--compact" not in upgraded.fix
-    assert "as they were before the upgrade" in upgraded.fix
+    assert "from before the upgrade" in upgraded.fix
 
 
 @pytest.mark.parametrize(

@@ -310,7 +310,7 @@ def test_a_row_whose_worker_died_is_finished(site: OldSite, database: Database, 
     change(database, f"UPDATE COMPACTION_QUEUE SET CQ_STATE = 'w', CQ_WORKER_ID = '{died}'")
     (location / ".compactor_v12").mkdir()
     (finding,) = hive2.compact(site)
-    assert finding.found == "base_0000034 is there; Hive 2's cleaner is asked to remove the directories it replaced"
+    assert finding.found == "base_0000034 exists; Hive 2's cleaner removes the directories that it replaced"
     assert [(row["CQ_STATE"], row["CQ_HIGHEST_TXN_ID"]) for row in queue(database)] == [("r", 34)]
     assert not list(location.glob("_*"))
     hive2.clean(site, database, location)
