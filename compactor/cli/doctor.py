@@ -64,7 +64,7 @@ def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str 
 
 
 def _check_files(context: CliContext) -> list[Finding]:
-    from compactor.doctor.configuration_files_check import check_files
+    from compactor.doctor.checks import check_files
     from compactor.site.deployment import used_files
 
     files = used_files(context.metastore, flags=context.flags, config_path=context.config)

@@ -1,7 +1,6 @@
 """The doctor's list of checks, and the checks of this machine, our state, table properties and locations.
 
-Checks write nothing. A check that fails becomes a finding, never a crash.
-"""
+Checks write nothing. A check that fails becomes a finding, never a crash."""
 
 from __future__ import annotations
 
@@ -10,18 +9,21 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
-from compactor.base.errors import CompactorError
+from compactor.base.errors import CompactorError, StorageError
+from compactor.base.private_files import why_not_secret, why_not_trusted
+from compactor.base.utc import utc_text
 from compactor.database import privileges
 from compactor.doctor import metastore_checks
 from compactor.doctor.log_in_check import check_log_in
-from compactor.doctor.restored_database_check import check_memory
 from compactor.doctor.storage_checks import check_storage
 from compactor.initiator.candidate_scan import DISAGREEMENT
 from compactor.settings.precedence import with_table
 from compactor.site.finding import Finding, Level, first_few, ok
-from compactor.site.mode import Mode, loosest_mode
+from compactor.site.mode import Mode, loosest_mode, may_somewhere
+from compactor.site.restored_database import behind, doubt_of
 from compactor.site.site import Site, ground_of
 from compactor.state.seen_conditions import ConditionFilter
 from compactor.state.state_database import OwnState
@@ -212,3 +214,84 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("tables left alone", _untouched),
     ("overlapping tables", check_ground),
 )
+
+
+_CONFIGURATION_FILES = "files of the configuration"
+
+
+def check_files(configurations: Iterable[Path], secrets: Iterable[tuple[str, Path, bool]]) -> Iterator[Finding]:
+    """Yields a finding for each existing file whose owner or mode gives others access.
+
+    Args:
+        secrets: the setting, the file, and whether a directory above it may keep others out instead.
+    """
+    existing = 0
+    is_private = True
+    for path in configurations:
+        existing += path.exists()
+        if (problem := why_not_trusted(path)) is not None:
+            is_private = False
+            yield Finding(
+                level=Level.WARN,
+                subject=_CONFIGURATION_FILES,
+                found=f"{path}: {problem}",
+                wanted="configuration that only this user or root may write: it says which secrets are sent where",
+                fix=f"chmod go-w {path}, or give it to this user",
+            )
+    for what, path, by_directory in secrets:
+        existing += path.exists()
+        if (problem := why_not_secret(path, by_directory=by_directory)) is not None:
+            is_private = False
+            yield Finding(
+                level=Level.FAIL,
+                subject=_CONFIGURATION_FILES,
+                found=f"{what} {path}: {problem}",
+                wanted="secrets that nobody else may read or replace; this one is not used",
+                fix=f"chmod 600 {path}, or give it to this user",
+            )
+    if is_private and existing:
+        yield ok(_CONFIGURATION_FILES, f"nobody else may write the configuration or read a secret ({existing} files)")
+
+
+def check_memory(site: Site) -> Iterator[Finding]:
+    may_write = may_somewhere(site.settings, Mode.COMPACT)
+    memory = site.memory
+    if memory is None:
+        yield Finding(
+            level=Level.WARN if may_write else Level.OK,
+            subject="memory",
+            found="no marks of this metastore are kept outside of its database, so a restore of an "
+            "older one would go unnoticed",
+            wanted="a folder that every process sees and that is not restored together with the database",
+            fix="set compactor.memory, or warehouse under the metastore in compactor.toml",
+        )
+        return
+    try:
+        doubt, files = doubt_of(site), memory.newest()
+    except StorageError as error:
+        yield Finding(
+            level=Level.FAIL,
+            subject="memory",
+            found=str(error),
+            wanted=f"{memory.place}, readable; until then nothing is removed, timed out or forgotten",
+            fix="make the store answer, or name another folder in compactor.memory",
+        )
+        return
+    if doubt is not None:
+        yield Finding(
+            level=Level.FAIL,
+            subject="restored metastore",
+            found=f"the database is older than the marks that are kept outside of it{behind(doubt)}: "
+            + first_few([str(contradiction) for contradiction in doubt.contradictions]),
+            wanted="a database at least as new as its marks; until then nothing is timed out, compacted, "
+            "removed or forgotten here",
+            fix="stop Hive's own compactor and cleaner; put the right database back, or `compactor metastore agree`",
+        )
+    elif not files:
+        yield ok("memory", f"{memory.place} has no marks yet; the next pass writes them" if may_write else _UNUSED)
+    else:
+        at = utc_text(max(file.token.at for file in files))
+        yield ok("memory", f"{memory.place} agrees with the database; its newest file is from {at}")
+
+
+_UNUSED = "modes below compact keep no marks outside of the database"

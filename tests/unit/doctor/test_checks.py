@@ -13,15 +13,19 @@ from compactor.base.errors import DatabaseUnavailable
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.doctor import checks as doctor
+from compactor.doctor.checks import check_memory
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.schema.tables import TXNS
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Finding, Level
+from compactor.site.mark_files import MarkFiles
+from compactor.site.restored_database import must_be_newest
 from compactor.site.site import VERSION, Site
 from demo.fixtures import register_fixture
+from tests.support.backups import Backup
 from tests.support.expected import step
-from tests.support.tables import insert, make_table
+from tests.support.tables import insert, make_table, with_settings
 
 CALM = "hive-4.1/f1_basic/s9_major_cleaned"
 
@@ -160,3 +164,34 @@ def test_overlaps_fail_and_plain_tables_around_warn(deployment: Site, warehouse:
     assert "default.t: does not have its directory" in refused.found
     assert "default.b: does not have its directory" in refused.found
     assert "default.around lies around it" in warned.found
+
+
+def test_each_state_of_the_memory(deployment: Site, tmp_path: Path) -> None:
+    """PROTOCOL 11.2: doctor says so if nothing is remembered, and by how much a restored database is behind."""
+    site = with_settings(deployment)
+    (none,) = check_memory(replace(site, memory=None))
+    assert (none.level, "a restore of an older one would go unnoticed" in none.found) == (Level.WARN, True)
+    (observing,) = check_memory(with_settings(replace(site, memory=None), compactor_mode="observe"))
+    assert observing.level is Level.OK
+    (begins,) = check_memory(site)
+    assert (begins.level, "has no marks yet" in begins.found) == (Level.OK, True)
+    backup = Backup(tmp_path / "metastore.db")
+    for _ in range(2):
+        backup.take()
+        (txn,) = site.metastore.transactions.open("ann", "h")
+        site.metastore.transactions.commit(txn)
+        must_be_newest(site)
+        (well,) = check_memory(site)
+        assert (well.level, "agrees with the database; its newest file is from 20" in well.found) == (Level.OK, True)
+    backup.restore()
+    (restored,) = check_memory(site)
+    assert (restored.level, restored.subject) == (Level.FAIL, "restored metastore")
+    assert "by 1 transaction (remembered 20" in restored.found
+    assert "newest transaction: 1 in the database, 2 remembered" in restored.found
+    assert site.memory is not None
+    newest = max(Path(site.memory.place).iterdir())
+    newest.write_text("{")
+    (damaged,) = check_memory(
+        replace(site, memory=MarkFiles(site.storage, f"{tmp_path}/metastore.db.memory", "default"))
+    )
+    assert (damaged.level, newest.name in damaged.found) == (Level.FAIL, True)
