@@ -196,6 +196,50 @@ def check_agreement(site: Site) -> Iterator[Finding]:
     )
 
 
+def check_memory(site: Site) -> Iterator[Finding]:
+    may_write = may_somewhere(site.settings, Mode.COMPACT)
+    memory = site.memory
+    if memory is None:
+        yield Finding(
+            level=Level.WARN if may_write else Level.OK,
+            subject="memory",
+            found="no marks of this metastore are kept outside of its database, so a restore of an "
+            "older one would go unnoticed",
+            wanted="a folder that every process sees and that is not restored together with the database",
+            fix="set compactor.memory, or warehouse under the metastore in compactor.toml",
+        )
+        return
+    try:
+        doubt, files = doubt_of(site), memory.newest()
+    except StorageError as error:
+        yield Finding(
+            level=Level.FAIL,
+            subject="memory",
+            found=str(error),
+            wanted=f"{memory.place}, readable; until then nothing is removed, timed out or forgotten",
+            fix="make the store answer, or name another folder in compactor.memory",
+        )
+        return
+    if doubt is not None:
+        yield Finding(
+            level=Level.FAIL,
+            subject="restored metastore",
+            found=f"the database is older than the marks that are kept outside of it{behind(doubt)}: "
+            + first_few([str(contradiction) for contradiction in doubt.contradictions]),
+            wanted="a database at least as new as its marks; until then nothing is timed out, compacted, "
+            "removed or forgotten here",
+            fix="stop Hive's own compactor and cleaner; put the right database back, or `compactor metastore agree`",
+        )
+    elif not files:
+        yield ok("memory", f"{memory.place} has no marks yet; the next pass writes them" if may_write else _UNUSED)
+    else:
+        at = utc_text(max(file.token.at for file in files))
+        yield ok("memory", f"{memory.place} agrees with the database; its newest file is from {at}")
+
+
+_UNUSED = "modes below compact keep no marks outside of the database"
+
+
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("database", metastore_checks.check_database),
     ("memory", check_memory),
@@ -251,47 +295,3 @@ def check_files(configurations: Iterable[Path], secrets: Iterable[tuple[str, Pat
             )
     if is_private and existing:
         yield ok(_CONFIGURATION_FILES, f"nobody else may write the configuration or read a secret ({existing} files)")
-
-
-def check_memory(site: Site) -> Iterator[Finding]:
-    may_write = may_somewhere(site.settings, Mode.COMPACT)
-    memory = site.memory
-    if memory is None:
-        yield Finding(
-            level=Level.WARN if may_write else Level.OK,
-            subject="memory",
-            found="no marks of this metastore are kept outside of its database, so a restore of an "
-            "older one would go unnoticed",
-            wanted="a folder that every process sees and that is not restored together with the database",
-            fix="set compactor.memory, or warehouse under the metastore in compactor.toml",
-        )
-        return
-    try:
-        doubt, files = doubt_of(site), memory.newest()
-    except StorageError as error:
-        yield Finding(
-            level=Level.FAIL,
-            subject="memory",
-            found=str(error),
-            wanted=f"{memory.place}, readable; until then nothing is removed, timed out or forgotten",
-            fix="make the store answer, or name another folder in compactor.memory",
-        )
-        return
-    if doubt is not None:
-        yield Finding(
-            level=Level.FAIL,
-            subject="restored metastore",
-            found=f"the database is older than the marks that are kept outside of it{behind(doubt)}: "
-            + first_few([str(contradiction) for contradiction in doubt.contradictions]),
-            wanted="a database at least as new as its marks; until then nothing is timed out, compacted, "
-            "removed or forgotten here",
-            fix="stop Hive's own compactor and cleaner; put the right database back, or `compactor metastore agree`",
-        )
-    elif not files:
-        yield ok("memory", f"{memory.place} has no marks yet; the next pass writes them" if may_write else _UNUSED)
-    else:
-        at = utc_text(max(file.token.at for file in files))
-        yield ok("memory", f"{memory.place} agrees with the database; its newest file is from {at}")
-
-
-_UNUSED = "modes below compact keep no marks outside of the database"

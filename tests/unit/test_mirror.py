@@ -110,7 +110,6 @@ ELSEWHERE: dict[str, str] = {
     "tables/reading/scan_tasks.py": "unit/tables/reading/test_scan.py",
     "tables/writing/upsert.py": "unit/tables/writing/test_changes.py",
     "tables/reading/scan_request.py": "unit/tables/reading/test_scan.py",
-    "doctor/checks.py": "security/test_configuration_of_others.py",
     "site/directory_claims.py": "security/test_other_metastores.py",
     "site/other_metastores.py": "security/test_other_metastores.py",
     "requests/give_up_claims.py": "unit/cli/test_doubtful_directories.py",
