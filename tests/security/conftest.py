@@ -11,6 +11,7 @@ import pytest
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from tests.support.hostile import due_table, everything_in
+from tests.support.kept_tables import KeptTables
 from tests.support.tables import with_settings
 
 
@@ -40,15 +41,36 @@ def outside(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def neighbour(site: Site, warehouse: Path) -> Table:
-    """Another table, as due as the hostile one."""
-    return due_table(site, warehouse, "neighbour")
+def hostile(site: Site, due_tables: None) -> Table:
+    """A table in whose directory a stranger may write."""
+    return site.metastore.catalog.table("default", "hostile")
 
 
 @pytest.fixture
-def hostile(site: Site, warehouse: Path) -> Table:
-    """A table in whose directory a stranger may write."""
+def neighbour(site: Site, due_tables: None) -> Table:
+    """Another table, as due as the hostile one."""
+    return site.metastore.catalog.table("default", "neighbour")
+
+
+@pytest.fixture
+def due_tables(request: pytest.FixtureRequest, site: Site, warehouse: Path, kept_tables: KeptTables) -> None:
+    """The one or the other of these tables, or both."""
+    has_both = {"hostile", "neighbour"} <= set(request.fixturenames)
+    make_one = make_hostile if "hostile" in request.fixturenames else make_neighbour
+    kept_tables.get(site, warehouse, make_both if has_both else make_one)
+
+
+def make_hostile(site: Site, warehouse: Path) -> Table:
     return due_table(site, warehouse, "hostile")
+
+
+def make_neighbour(site: Site, warehouse: Path) -> Table:
+    return due_table(site, warehouse, "neighbour")
+
+
+def make_both(site: Site, warehouse: Path) -> Table:
+    make_neighbour(site, warehouse)
+    return make_hostile(site, warehouse)
 
 
 @pytest.fixture

@@ -30,19 +30,24 @@ from compactor.site.finding import Level
 from compactor.site.site import Site
 from compactor.worker.ending import Result
 from tests.support.accidents import every_role
+from tests.support.kept_tables import KeptTables
 from tests.support.passes import compact, settle
 from tests.support.tables import entity_of, insert, make_table
 from tests.support.watching import files_below
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
+def table(site: Site, warehouse: Path, kept_tables: KeptTables) -> Table:
     """Deltas enough for a compaction, one of them aborted."""
-    made = make_table(site, warehouse)
+    return kept_tables.get(site, warehouse, make_due)
+
+
+def make_due(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
     for value in (1, 2, 3):
-        insert(site, made, [value])
-    insert(site, made, [99], commits=False)
-    return made
+        insert(site, table, [value])
+    insert(site, table, [99], commits=False)
+    return table
 
 
 def external(site: Site) -> None:

@@ -39,6 +39,7 @@ from compactor.tables.sql.run_statements import check_text, run
 from compactor.worker.ending import Result
 from tests.support.accidents import every_role
 from tests.support.backups import Backup, without_memory
+from tests.support.kept_tables import KeptTables
 from tests.support.lost_workers import begun
 from tests.support.partitioned import add_partition, make_partitioned
 from tests.support.passes import age, clean_all, compact, settle
@@ -86,11 +87,15 @@ def b(opened: Callable[[str], Site]) -> Site:
 
 
 @pytest.fixture
-def ours(a: Site, tmp_path: Path) -> Table:
+def ours(a: Site, tmp_path: Path, kept_tables: KeptTables) -> Table:
     """A table of ``a`` with four committed deltas, which are due for a compaction."""
-    table = make_table(a, tmp_path / "a")
+    return kept_tables.get(a, tmp_path / "a", make_due)
+
+
+def make_due(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
     for start in range(0, ROWS, 10):
-        insert(a, table, range(start, start + 10))
+        insert(site, table, range(start, start + 10))
     return table
 
 

@@ -41,6 +41,7 @@ from compactor.worker.ending import Result
 from tests.support.accidents import every_role
 from tests.support.insert_only import INPUTS, make_insert_only
 from tests.support.insert_only import insert as insert_plain
+from tests.support.kept_tables import KeptTables
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
 from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage
 from tests.support.tables import entity_of, insert, insert_as_hive, make_table, rows_of, with_settings
@@ -58,12 +59,16 @@ def make_at(site: Site, name: str, location: str, **changes: object) -> Table:
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
+def table(site: Site, warehouse: Path, kept_tables: KeptTables) -> Table:
     """Four committed deltas, which are due for a compaction."""
-    made = make_table(site, warehouse, "a")
+    return kept_tables.get(site, warehouse, make_due)
+
+
+def make_due(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse, "a")
     for start in range(0, ROWS, 10):
-        insert(site, made, range(start, start + 10))
-    return made
+        insert(site, table, range(start, start + 10))
+    return table
 
 
 def abort_write_ids(site: Site, table: Table, count: int) -> None:

@@ -39,7 +39,7 @@ class KeptTables:
         shutil.copytree(place / "warehouse", warehouse, dirs_exist_ok=True)
         _copy_rows(place / "metastore.db", database.path)
         if (place / "memory").exists():
-            shutil.copytree(place / "memory", memory)
+            shutil.copytree(place / "memory", memory, dirs_exist_ok=True)
         former, *names = (place / "names").read_text().splitlines()
         with database.write() as conn:
             for column in (DBS.c.DB_LOCATION_URI, SDS.c.LOCATION):

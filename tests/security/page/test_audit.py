@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compactor.compaction.states import State
+from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from demo.demo_folder import DemoPaths
 from tests.security.page.conftest import JSON, OURS, PAGE, Audit, Server
 from tests.security.page.routes import ACTIONS, TABLE, changing, filled
+from tests.support.kept_tables import KeptTables
 from tests.support.tables import insert, make_table
 
 PATHS = pytest.mark.parametrize("path", ACTIONS)
@@ -28,26 +31,33 @@ NO_JSON = (
 
 
 @pytest.fixture
-def number(site: Site, place: DemoPaths) -> dict[str, int]:
+def number(site: Site, place: DemoPaths, kept_tables: KeptTables) -> dict[str, int]:
     """An id for each action that needs one: something that it can be done to."""
-    table = make_table(site, place.warehouse)
-    insert(site, table, [1])
-    insert(site, table, [2])
-    other = make_table(site, place.warehouse, "other")
-    insert(site, other, [1])
+    kept_tables.get(site, place.warehouse, make_subjects)
+    (waiting,) = site.metastore.entries.queue()
+    (failed,) = site.metastore.entries.history()
+    (txn,) = site.metastore.transactions.open("ann", "h")
+    return {
+        "compactions/{entry_id}/cancel": waiting.id,
+        "compactions/{entry_id}/retry": failed.id,
+        "transactions/{txn}/abort": int(txn),
+    }
+
+
+def make_subjects(site: Site, warehouse: Path) -> Table:
+    """Makes two tables, a request that waits, and one that has failed."""
     from compactor.requests.request import request_compaction
 
+    table = make_table(site, warehouse)
+    insert(site, table, [1])
+    insert(site, table, [2])
+    other = make_table(site, warehouse, "other")
+    insert(site, other, [1])
     (failed,) = request_compaction(site, table="default.other")
     assert failed.entry_id is not None
     site.metastore.claims.abort_request(failed.entry_id)
-    (waiting,) = request_compaction(site, table="default.other", type="minor")
-    assert waiting.entry_id is not None
-    (txn,) = site.metastore.transactions.open("ann", "h")
-    return {
-        "compactions/{entry_id}/cancel": waiting.entry_id,
-        "compactions/{entry_id}/retry": failed.entry_id,
-        "transactions/{txn}/abort": int(txn),
-    }
+    request_compaction(site, table="default.other", type="minor")
+    return table
 
 
 def state_of(site: Site) -> list[Any]:
