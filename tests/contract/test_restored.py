@@ -181,7 +181,7 @@ def rows_in_files(table: Table) -> set[tuple[Any, ...]]:
 @pytest.mark.usefixtures("two_stores")
 @pytest.mark.parametrize(
     ("kind", "step", "when"),
-    sampled(CASES, one_in=12),
+    sampled(CASES, one_in=25),
     ids=lambda part: getattr(part, "name", part),
 )
 def test_no_row_is_lost(
@@ -216,7 +216,7 @@ _UNDER_WAY = [case for case in CASES if case[1] not in _CLEANER and case[2] != C
 @pytest.mark.usefixtures("two_stores")
 @pytest.mark.parametrize(
     ("kind", "step", "when"),
-    sampled(_UNDER_WAY, one_in=12),
+    sampled(_UNDER_WAY, one_in=25),
     ids=lambda part: getattr(part, "name", part),
 )
 def test_every_role_stops_where_the_metastore_is_remembered(

@@ -145,8 +145,9 @@ _WITHOUT_KEYS = {
 def _counters(conn: Connection) -> list[str]:
     if conn.dialect.name == "postgresql":
         query = "SELECT quote_ident(sequencename), coalesce(last_value + 1, start_value) FROM pg_sequences"
-        found = conn.exec_driver_sql(f"{query} WHERE schemaname = 'public'")
-        return [f"ALTER SEQUENCE {name} RESTART WITH {first}" for name, first in found]
+        sequences = conn.exec_driver_sql(f"{query} WHERE schemaname = 'public'").all()
+        # ALTER SEQUENCE would write a new file for each
+        return ["SELECT " + ", ".join(f"setval('{name}', {first}, false)" for name, first in sequences)]
     found = conn.exec_driver_sql(
         "SELECT table_name FROM information_schema.columns WHERE table_schema = DATABASE() AND extra = 'auto_increment'"
     )

@@ -33,7 +33,6 @@ Login = Callable[..., BrowserContext]
 expect.set_options(timeout=SLOW)
 
 
-@pytest.mark.smoke
 def test_it_stands_in_airflows_own_ui_and_follows_its_theme(shown: Shown, login: Login) -> None:
     plugins = {p["name"] for p in shown.servers.call("GET", "/api/v2/plugins")["plugins"]}
     assert "compactor" in plugins
@@ -113,7 +112,6 @@ def test_tables_are_found_sorted_and_paged_by_the_server(shown: Shown, login: Lo
     expect(page.get_by_text("51–100 of 240")).to_be_visible()
 
 
-@pytest.mark.smoke
 def test_a_table_is_explained_and_compacted(shown: Shown, login: Login, site: Site) -> None:
     page = opened(login("opal"), shown.page_url("tables"))
     page.get_by_role("button", name="default.returns_4").click()
@@ -283,7 +281,6 @@ def test_a_page_of_another_origin_can_do_nothing_in_the_name_of_who_is_logged_in
     assert [(e.id, e.state) for e in site.metastore.entries.queue()] == before
 
 
-@pytest.mark.smoke
 def test_what_runs_is_watched_as_it_gets_on(shown: Shown, login: Login, site: Site) -> None:
     """Units, bytes and the time left, in both views and at both widths, without anybody reloading anything."""
     assert site.state is not None
@@ -314,7 +311,6 @@ def test_what_runs_is_watched_as_it_gets_on(shown: Shown, login: Login, site: Si
         runs.forget_progress(site.name, [number])
 
 
-@pytest.mark.smoke
 def test_nobody_sees_nothing(shown: Shown, browser: Browser) -> None:
     context = browser.new_context()
     answer = context.request.get(shown.page_url("tables"), timeout=SLOW)

@@ -11,12 +11,13 @@ from compactor.compaction.states import State
 from compactor.requests.pause import pause
 from compactor.site.site import Site
 from tests.support.busy_metastore import MANY, Busy, make_busy
+from tests.support.kept_tables import KeptTables
 from tests.support.tables import with_settings
 
 
 @pytest.fixture
-def busy(deployment: Site, warehouse: Path) -> Busy:
-    return make_busy(deployment, warehouse)
+def busy(deployment: Site, warehouse: Path, kept_tables: KeptTables) -> Busy:
+    return kept_tables.get(deployment, warehouse, make_busy)
 
 
 def tables(site: Site, **wanted: object) -> overview.Page:

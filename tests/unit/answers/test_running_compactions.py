@@ -12,13 +12,14 @@ from compactor.answers.show_compactions import show_compactions
 from compactor.site.site import Site, own_state
 from compactor.state.runs import Progress
 from tests.support.busy_metastore import Busy, make_busy
+from tests.support.kept_tables import KeptTables
 
 HALF = {"units": 4, "units_done": 2, "bytes": 1000, "bytes_done": 500}
 
 
 @pytest.fixture
-def busy(deployment: Site, warehouse: Path) -> Busy:
-    found = make_busy(deployment, warehouse)
+def busy(deployment: Site, warehouse: Path, kept_tables: KeptTables) -> Busy:
+    found = kept_tables.get(deployment, warehouse, make_busy)
     state = own_state(deployment)
     batch = state.batches.plan(deployment.name, None, None, [found.working], {})
     state.batches.register(batch, "driver", 600_000)

@@ -21,6 +21,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from tests.support.kept_tables import KeptTables
 from tests.support.many import make_partitions
 from tests.support.passes import lose_cleaners, settle, with_storage
 from tests.support.tables import with_settings
@@ -35,12 +36,17 @@ def site(deployment: Site, request: pytest.FixtureRequest) -> Site:
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
+def table(site: Site, warehouse: Path, kept_tables: KeptTables) -> Table:
     """A table with four partitions that are ready for cleaning."""
+    table = kept_tables.get(site, warehouse, make_ready)
+    settle()
+    return table
+
+
+def make_ready(site: Site, warehouse: Path) -> Table:
     table = make_partitions(site.metastore, warehouse, PARTITIONS, deltas=3, name="parted")
     request_compaction(site, table=str(table), type="major")
     assert run_entries(site, list_claimable_ids(site), InProcessRunner()).failed == ()
-    settle()
     return table
 
 

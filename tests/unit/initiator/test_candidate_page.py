@@ -26,6 +26,7 @@ from compactor.state.seen_conditions import Conditions
 from compactor.state.stored_overrides import Override
 from compactor.storage.local import LocalStorage
 from tests.support.far_store import OthersMeet, count_as_far
+from tests.support.kept_tables import KeptTables
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of
 from tests.support.passes import clean_all, with_storage
 from tests.support.tables import insert, make_table, with_settings
@@ -51,8 +52,12 @@ def site(deployment: Site) -> Site:
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
+def table(site: Site, warehouse: Path, kept_tables: KeptTables) -> Table:
     """Three partitions with two deltas each, of which the first has two aborted transactions without a directory."""
+    return kept_tables.get(site, warehouse, make_three_partitions)
+
+
+def make_three_partitions(site: Site, warehouse: Path) -> Table:
     table = make_partitioned(site, warehouse)
     for value in (1, 2, 3):
         add_partition(site, table, value)

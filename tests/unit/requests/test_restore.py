@@ -33,6 +33,7 @@ from compactor.site.site import Site, own_state, paused_tables
 from compactor.storage.local import LocalStorage
 from tests.support import insert_only
 from tests.support.backups import Backup
+from tests.support.kept_tables import KeptTables
 from tests.support.oracle import read_lines
 from tests.support.passes import clean_all, compact, every_role, rows_without_visibility, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
@@ -52,8 +53,12 @@ def keeping(site: Site, **values: str) -> Site:
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
+def table(site: Site, warehouse: Path, kept_tables: KeptTables) -> Table:
     """Three deltas and a delete delta."""
+    return kept_tables.get(site, warehouse, make_deltas)
+
+
+def make_deltas(site: Site, warehouse: Path) -> Table:
     table = make_table(site, warehouse)
     for start in (0, 10, 20):
         insert(site, table, range(start, start + 10))

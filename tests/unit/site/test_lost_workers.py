@@ -31,6 +31,7 @@ from compactor.site import leftovers, lost_workers
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Result
+from tests.support.kept_tables import KeptTables
 from tests.support.lost_workers import WORKER, begun, claimed
 from tests.support.passes import Hides, Renames, age, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings
@@ -43,7 +44,11 @@ def site(deployment: Site) -> Site:
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
+def table(site: Site, warehouse: Path, kept_tables: KeptTables) -> Table:
+    return kept_tables.get(site, warehouse, make_deltas)
+
+
+def make_deltas(site: Site, warehouse: Path) -> Table:
     table = make_table(site, warehouse)
     insert(site, table, [1, 2])
     insert(site, table, [3])

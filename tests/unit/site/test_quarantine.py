@@ -32,6 +32,7 @@ from compactor.site.site import Site
 from compactor.state.state_tables import QUARANTINES
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.local import LocalStorage
+from tests.support.kept_tables import KeptTables
 from tests.support.passes import clean_all, compact, lose_cleaners, settle, with_storage
 from tests.support.patience import until
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
@@ -52,7 +53,11 @@ def site(deployment: Site) -> Site:
 
 
 @pytest.fixture
-def table(site: Site, warehouse: Path) -> Table:
+def table(site: Site, warehouse: Path, kept_tables: KeptTables) -> Table:
+    return kept_tables.get(site, warehouse, make_deltas)
+
+
+def make_deltas(site: Site, warehouse: Path) -> Table:
     table = make_table(site, warehouse)
     for value in (1, 2, 3):
         insert(site, table, [value])
