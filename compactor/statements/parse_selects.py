@@ -10,7 +10,7 @@ from compactor.locking.statement_rules import Access, Name
 from compactor.statements.keywords import CLAUSES, JOINED, JOINS, SET_OPERATIONS
 from compactor.statements.parse_multi_inserts import parse_multi_insert
 from compactor.statements.parse_queries import build_query, find_reads
-from compactor.statements.parse_writes import build_target, insert_form, parse_target
+from compactor.statements.parse_writes import build_target, insert_form, parse_columns, parse_target
 from compactor.statements.parsed_actions import Action, NeedsSpark, Select
 from compactor.statements.rendering import render_filter
 from compactor.statements.statement import Statement
@@ -36,11 +36,12 @@ def parse_query(tokens: Sequence[Token]) -> Statement:
     """Parses SELECT, and INSERTs that follow FROM or WITH."""
     reader = TokenReader(tokens)
     writes: list[Access] = []
-    before, after = len(tokens), 0
+    before, after, columns = len(tokens), 0, None
     while reader.skip_to("insert"):
         before = min(before, len(tokens) - reader.remaining)
         reader.need("insert")
         writes.append(parse_target(reader))
+        columns = parse_columns(reader)
         after = len(tokens) - reader.remaining
     _check_with(tokens)
     accesses = (*writes, *find_reads(tokens))
@@ -48,7 +49,7 @@ def parse_query(tokens: Sequence[Token]) -> Statement:
         action: Action = NeedsSpark(
             because=f"{str(tokens[0]).upper()} at {tokens[0].place}",
             query=build_query(tokens[:before], tokens[after:]),
-            into=build_target(writes[0], None),
+            into=build_target(writes[0], columns),
         )
         return Statement(name=f"{insert_form(writes[0])} … SELECT", accesses=accesses, action=action)
     if writes:

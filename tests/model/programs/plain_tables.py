@@ -184,8 +184,8 @@ def shown(value: Any, kind: str) -> Any:
 
 
 def _timestamp(value: Any) -> tuple[int, int]:
-    if isinstance(value, str):
-        whole, _, fraction = value.partition(".")
+    if isinstance(value, str | datetime.datetime):
+        whole, _, fraction = str(value).partition(".")
         at = datetime.datetime.fromisoformat(whole) - datetime.datetime(1970, 1, 1)
         return at.days * 86_400 + at.seconds, int(fraction.ljust(9, "0"))
     return tuple(value.values()) if isinstance(value, dict) else tuple(value)

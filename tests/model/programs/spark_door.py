@@ -46,6 +46,7 @@ class SparkDoor:
     """
 
     stops = False
+    reads_itself = True
     compared = tuple(kind for kind in COMPARED if kind not in ("double", "char(4)", "timestamp"))
 
     def __init__(self, site: Site, folder: Path, spark: SparkSession) -> None:
@@ -60,6 +61,7 @@ class SparkDoor:
             "delete": itertools.cycle((self._delete_rows, self._delete_by_sql)),
             "update": itertools.cycle((self._update_rows, self._update_by_sql)),
             "upsert": itertools.cycle((self._merge,)),
+            "own": itertools.cycle((self._own_rows, self._own_rows_with, self._own_rows_joined)),
             "scan": itertools.cycle((self._read, self._select, self._read, self._read_stream)),
         }
 
@@ -73,6 +75,8 @@ class SparkDoor:
 
     def change(self, change: Change, table: PlainTable) -> int | None:
         way: Callable[[Change, PlainTable], int | None] = next(self._ways[change.kind])
+        if change.own is not None:
+            way = self._merge_itself if change.kind == "upsert" else self._insert_from_itself
         with _typed():
             return way(change, table)
 
@@ -180,6 +184,34 @@ class SparkDoor:
         values = {name: f"s.{name}" for name in table.columns}
         merge.when_matched_delete().when_not_matched_insert(f"s.{_IS_NEW}", values).execute()
 
+    def _insert_from_itself(self, change: Change, table: PlainTable) -> None:
+        into = "INTO" if change.kind == "append" else "OVERWRITE TABLE"
+        statement = f"INSERT {into} {change.name} ({', '.join(table.columns)})"
+        self._sql(next(self._ways["own"])(change, ", ".join(table.columns), statement))
+
+    def _own_rows(self, change: Change, columns: str, statement: str) -> str:
+        return f"{statement} SELECT {columns} FROM {change.name}{_where(_own(change))}"
+
+    def _own_rows_with(self, change: Change, columns: str, statement: str) -> str:
+        rows = f"SELECT * FROM {change.name}{_where(_own(change))}"
+        return f"WITH q AS ({rows}) {statement} SELECT {columns} FROM q"
+
+    def _own_rows_joined(self, change: Change, columns: str, statement: str) -> str:
+        rows = f"SELECT * FROM {change.name}{_where(_own(change))}"
+        keys = f"SELECT DISTINCT {KEY} AS k FROM {change.name}"
+        return f"{statement} SELECT {columns} FROM ({rows}) a JOIN ({keys}) b ON a.{KEY} <=> b.k"
+
+    def _merge_itself(self, change: Change, table: PlainTable) -> None:
+        """As ``_merge``, in SQL."""
+        rows = " UNION ALL ".join(
+            f"SELECT *, {is_new} AS {_IS_NEW} FROM {change.name}{_where(_own(change))}" for is_new in ("false", "true")
+        )
+        self._sql(
+            f"MERGE INTO {change.name} AS t USING ({rows}) AS s ON t.{KEY} = s.{KEY} AND NOT s.{_IS_NEW} "
+            f"WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND s.{_IS_NEW} THEN INSERT ({', '.join(table.columns)}) "
+            f"VALUES ({', '.join(f's.{name}' for name in table.columns)})"
+        )
+
     def _acid_table(self, name: str) -> AcidTable:
         return AcidTable.for_name(self.spark, f"{DATABASE}.{name}", config=self.config)
 
@@ -216,6 +248,11 @@ def _typed() -> Iterator[None]:
         raise find_own_error(error) or error from error
 
 
+def _own(change: Change) -> Condition:
+    assert change.own is not None
+    return change.own
+
+
 def _where(where: Condition) -> str:
     return f" WHERE {where.text}" if where.text else ""
 
@@ -225,7 +262,15 @@ def _values(change: Change, table: PlainTable) -> dict[str, str]:
 
 
 def _in_microseconds(value: Any, kind: str) -> Any:
-    return (value[0], value[1] // _MICROSECOND * _MICROSECOND) if kind == "timestamp" and value is not None else value
+    """Returns a value whose timestamps, at any depth of structs, have the digits that Spark has."""
+    if value is None:
+        return None
+    if kind == "timestamp":
+        return value[0], value[1] // _MICROSECOND * _MICROSECOND
+    if kind.startswith("struct<"):
+        kinds = dict(field.split(":", 1) for field in fields_of(kind[len("struct<") : -1]))
+        return {field: _in_microseconds(value[field], of) for field, of in kinds.items()}
+    return value
 
 
 def _shown(value: Any, kind: str) -> Any:

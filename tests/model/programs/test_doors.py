@@ -28,6 +28,15 @@ _HISTORIES_OF_SPARK = int(os.environ.get("HISTORIES", 10))  # each takes a minut
 _STEPS = sized(short=6, whole=15)
 _STEPS_OF_SPARK = 6
 
+#: Sessions whose jobs have few rows: to compile stages or to start workers takes longer than to run them.
+_FOR_FEW_ROWS = {
+    "spark.python.daemon.module": "tests.support.preloaded_daemon",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
 #: Without these so many histories have tried too little.
 _REACHED = {"committed", "interrupted", "killed", "restored", "rolled back", "waited"}
 _MANY = 200
@@ -48,7 +57,7 @@ def test_a_door_does_what_plain_tables_do(empty_metastore: Path, door: type[Pyth
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from tests.support.spark_sessions import local_session
 
-    with local_session(tmp_path_factory.mktemp("spark"), "local[1]") as session:
+    with local_session(tmp_path_factory.mktemp("spark"), "local[1]", _FOR_FEW_ROWS) as session:
         yield session
 
 
