@@ -66,7 +66,7 @@ def test_a_store_that_never_answers_holds_a_few_threads_and_no_page_of_others(
     assert [answer.status for answer in answers] == [503] * CROWD
     told = [answer.json["found"] for answer in answers]
     assert sum(found.startswith("there was no answer within 1 s (compactor.page.timeout)") for found in told) == READERS
-    assert sum(found.startswith(f"all {READERS} threads for looks into its storage are taken") for found in told) == (
+    assert sum(found.startswith(f"all {READERS} threads for looks into storage are taken") for found in told) == (
         CROWD - READERS
     )
     assert {answer.headers["retry-after"] for answer in answers} == {"1"}
