@@ -6,18 +6,20 @@ import re
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from compactor.acid.directory import acid_directory
-from compactor.acid.names import Layout
+from compactor.acid.names import METADATA_COMPACTED, METADATA_FILE, Layout
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import NOTHING_OPEN, TxnId, WriteId
+from compactor.orc.codecs import arrow_codec
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import PlanContext, plan
-from compactor.rewrite.plan.unit import Shape
+from compactor.rewrite.plan.unit import Shape, Unit, UnitResult
 from compactor.storage.local import LocalStorage
 from tests.judges import PYORC, JavaJudge, Judge, Predicate, Row, orc_2_3
 from tests.judges.examples import WRITERS, Directory, Example, Round
@@ -44,6 +46,7 @@ class JudgedTable:
     layout: Layout = Layout.VISIBILITY
     small: int = 0  #: stripes of fewer bytes are merged
     full_verify: bool = False
+    as_large: bool = False  #: divided into tasks, and encoded stripe by stripe, as if there were many rows
     written: dict[int, str] = field(default_factory=dict)  #: the rows that readers have to show, by number
     highest: int = 0  #: write ID so far
     _answers: dict[tuple[Any, ...], list[list[Row]]] = field(default_factory=dict)
@@ -117,7 +120,7 @@ class JudgedTable:
             work = plan_rebalance(work, WriteId(self.highest + 1), None, ())
         staging = staging_of(self.root)
         try:
-            outputs = [output for result in run_units(work.units) for output in result.outputs]
+            outputs = [output for result in self._run(work.units) for output in result.outputs]
             for name in work.inputs:
                 path = self.root / name
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -125,9 +128,17 @@ class JudgedTable:
                 folder = self.root / work.directory(output.kind)
                 folder.mkdir(exist_ok=True)
                 Path(output.path).rename(folder / output.name)
+                if folder.name.startswith("base") and not self.layout.has_visibility:
+                    (folder / METADATA_FILE).write_bytes(METADATA_COMPACTED)
         finally:
             shutil.rmtree(staging)
         self.highest += compaction == "rebalance"
+
+    def _run(self, units: Sequence[Unit]) -> list[UnitResult]:
+        if not self.as_large:
+            return run_units(units)
+        with patch.object(arrow_codec, "BUFFERED_BYTES", -1):
+            return run_units([replace(unit, split_bytes=1) for unit in units])
 
     def answers(self, judge: Judge) -> list[dict[int, str]]:
         """Returns the rows that a judge finds: all of them, then those for each predicate of the example."""
@@ -191,7 +202,7 @@ class JudgedTable:
             if folder.name.startswith("delta") and self.example.aborted.issuperset(range(first, last + 1)):
                 continue
             rows: dict[str, int] = defaultdict(int)
-            for path in sorted(path for path in folder.iterdir() if path.is_file()):
+            for path in sorted(path for path in folder.iterdir() if path.is_file() and path.name != METADATA_FILE):
                 yield path, first, rows[path.name[:6]]
                 if not _is_acid(path):
                     rows[path.name[:6]] += PYORC.count(path)

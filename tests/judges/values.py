@@ -74,6 +74,15 @@ def _shift_julian_day(match: re.Match[str]) -> str:
     return date_text(julian_day - _EPOCH_JULIAN_DAY)
 
 
+def with_early_seconds(text: str) -> str:
+    """Returns a row's text as Trino shows it: fractions below a millisecond before 1970 are a second too early."""
+    return re.sub(r"(?<=')[\d-]{10} [\d:]{8}\.000(?!0{6})\d{6}(?=Z?')", _shift_early_second, text)
+
+
+def _shift_early_second(match: re.Match[str]) -> str:
+    return match[0] if match[0] >= "1970" else time_text(*divmod(time_nanos(match[0]) - _NANOS, _NANOS))
+
+
 def decimal_value(text: str | Decimal) -> Decimal:
     """Returns a decimal without zeros at its end; zero has no sign."""
     value = _EXACT.normalize(Decimal(text))
