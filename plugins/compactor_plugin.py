@@ -1,4 +1,4 @@
-"""The plugin for sites that mount folders instead of installing the package; beside the entry point it counts once."""
+"""The plugin for sites that mount folders instead of installing the package. With both, Airflow loads it once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Assembles batches: chooses the queue entries for one Spark application within the limits of pools, and records them."""
+"""Assembles batches: chooses the queue entries for one Spark application, and records them in our state.
+
+A pool may hold its batches back, because of its hours or its number of applications. Their entries stay in the queue.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The doctor's list of checks, and the checks of this machine, our state, table properties and locations.
 
-Checks write nothing. A check that fails becomes a finding, never a crash."""
+Checks write nothing. A check that fails becomes a finding, never a crash.
+"""
 
 from __future__ import annotations
 
