@@ -26,8 +26,8 @@ from compactor.orc.read_back import ValueDigest
 from compactor.rewrite.run.runner import InProcessRunner
 from tests.support.many import row_type
 
-DELTAS, PAIRS = 3, 9
-SHORT = 20_000  #: rows of which a measurement does several compactions
+DELTAS, PAIRS = 3, 7
+SHORT = 3_000  #: rows of which a measurement does several compactions
 TIMES = 1.25  #: bar of a re-encoding
 TIMES_OF_COPY = 1.02
 
@@ -68,7 +68,7 @@ def table(location: Path, codec: Compression, rows: int, *, deleted: bool) -> Pa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", type=int, nargs="?", default=200_000, help="of each delta")
+    parser.add_argument("rows", type=int, nargs="?", default=60_000, help="of each delta")
     rows: int = parser.parse_args().rows
     with tempfile.TemporaryDirectory() as name:
         measured = []
