@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from compactor.base.ids import TxnId
 from compactor.base.steps import TransactionStep, reach
@@ -23,13 +24,19 @@ class HeldLocks:
     def take(self, locks: Iterable[tuple[Entity, LockType]]) -> bool:
         """Takes locks in one request, except where the transaction holds one as strong; returns true if it took any.
 
+        A lock on a table stands for those that write its partitions: another request would queue behind whoever waits for
+        the table, and so for this transaction. Reads keep the lock on each partition (PROTOCOL 13.1).
+
         Raises:
             LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
             TransactionAborted: the transaction timed out while it waited.
         """
         missing: dict[Entity, LockType] = {}
         for entity, kind in locks:
-            if kind.strength > self._strength(entity, missing):
+            held = self._strength(entity, missing)
+            if kind is not LockType.SHARED_READ:
+                held = max(held, self._strength(replace(entity, partition=None), missing))
+            if kind.strength > held:
                 missing[entity] = kind
         if missing:
             requests = [

@@ -323,6 +323,24 @@ def test_a_truncation_has_the_partitions_that_were_added_while_it_waited(site: S
         assert sql("select * from t") == rows
 
 
+def test_a_truncation_does_not_wait_for_who_waits_for_it(site: Site) -> None:
+    """PROTOCOL 14.30: for the lock on each partition it queued behind an INSERT that waited for its lock on the table."""
+    site = with_settings(site, compactor_lock_wait="1s")
+
+    def sql(text: str) -> list[Mapping[str, object]]:
+        return [list(answer.rows) for answer in run(site, check_text(text))][-1]
+
+    sql("create table t (a int) partitioned by (d string); insert into t values (1, '1'), (2, '2')")
+    with interleaving() as stage:
+        truncating = stage.begin(partial(sql, "truncate table t"))
+        truncating.run_to(TransactionStep.LOCKED)
+        inserting = stage.begin(partial(sql, "insert into t values (3, '1')"))
+        inserting.run_to(TransactionStep.LOCK_AWAITED)
+        truncating.end()
+        inserting.end()
+    assert sql("select * from t") == [{"a": 3, "d": "1"}]
+
+
 @pytest.mark.parametrize("spec", ["", "partition (d='1')"])
 def test_a_truncation_does_not_bring_back_a_partition(site: Site, spec: str) -> None:
     """PROTOCOL 14.30: one that was dropped while the truncation waited was there again, empty."""
