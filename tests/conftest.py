@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +20,8 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.support.sizes import WHOLE, WHOLE_FOLDERS, WHOLE_IDS
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from compactor.metastore.metastore import Metastore
     from compactor.site.site import Site
     from tests.support.kept_tables import KeptTables
@@ -149,6 +151,27 @@ class _Scopes(LoadScopeScheduling):
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     return _Scopes(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_statements() -> Iterator[None]:
+    """One cache of compiled statements for all files of SQLite: nearly every test opens a file of its own."""
+    import sqlalchemy
+
+    from compactor.database import sqlite
+
+    first = sqlalchemy.create_engine("sqlite://")
+    first.connect().close()  # which tells the dialect what it speaks to
+
+    def create_engine(*args: Any, **options: Any) -> Engine:
+        engine = sqlalchemy.create_engine(*args, **options)
+        engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite, "create_engine", create_engine)
+        yield
+    first.dispose()
 
 
 @pytest.fixture
