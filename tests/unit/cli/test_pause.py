@@ -22,7 +22,7 @@ def table(metastore: Metastore) -> None:
 
 
 def test_a_table_is_paused_and_resumed(compactor: Compactor) -> None:
-    assert compactor("pause", "default.t").stdout == "default.t is paused; `compactor resume` ends that\n"
+    assert compactor("pause", "default.t").stdout == "default.t is paused; `compactor resume` ends the pause\n"
     paused = json.loads(compactor("pause", "default.t", "--json").stdout)
     assert paused["table"] == "default.t"
     resumed = compactor("resume", "default.t").stdout
