@@ -25,8 +25,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
 from compactor.worker.ending import Outcome, Result
+from compactor.worker.under_way import Options
 from compactor.worker.work import work_together
-from compactor.worker.worker_options import Options
 
 BAR = 1.04  #: of the time without
 _KEY = "hive.compactor.gather.stats"

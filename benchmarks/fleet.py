@@ -29,8 +29,8 @@ from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.site.site import Site
 from compactor.worker.ending import Outcome
+from compactor.worker.under_way import Options
 from compactor.worker.work import work_together
-from compactor.worker.worker_options import Options
 from tests.support.many import make_partitions, site_of
 
 

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, conclude, disk_of
 from compactor.compaction.portions import split_portions
-from compactor.initiator import unrecorded
+from compactor.initiator import outdated
 from compactor.initiator.candidate_page import CandidatePage
 from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.initiator import initiate
@@ -139,7 +139,7 @@ def remember(site: Site, state: state_database.OwnState) -> None:
         with cursor.copy(into) as copy:
             for row in decided(site):
                 copy.write_row(row)
-    unrecorded.record_sweep(site, state, 0, site.metastore.now_ms())
+    outdated.record_sweep(site, state, 0, site.metastore.now_ms())
 
 
 def change(metastore: Metastore, model: Path, warehouse: Path, partitions: int, tables: int, changed: int) -> None:

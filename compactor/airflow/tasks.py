@@ -41,7 +41,7 @@ from compactor.launch.batch_watch import BatchProgress
 from compactor.metastore.change_marker import change_marker
 from compactor.requests.no_op import must_do_something
 from compactor.requests.request import RebalanceOptions, RequestWords, request_as
-from compactor.requests.request_once import request_once as request_once_of
+from compactor.requests.request import request_once as request_once_of
 from compactor.site.finding import Level
 from compactor.site.mode import Mode, may_somewhere
 from compactor.site.named_tables import find_table

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compactor.answers.show_compactions import compaction_row
-from compactor.answers.show_quarantine import QuarantineRow, quarantine_of_table
+from compactor.answers.show_rows import QuarantineRow, quarantine_of_table
 from compactor.answers.survey import Survey, Surveyed
 from compactor.base.errors import CompactorError
 from compactor.cleaner.blockers import Blocker, blockers_of

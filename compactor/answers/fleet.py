@@ -15,7 +15,7 @@ from compactor.answers.running_compactions import Running, running
 from compactor.answers.survey import DUE
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.insight.past_runs import ERRORS_OF, error_of
+from compactor.insight.estimates import ERRORS_OF, error_of
 from compactor.site.site import Site
 from compactor.state.decisions import PASS
 from compactor.state.runs import DAY_MS, DayOfRuns, Run

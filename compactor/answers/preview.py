@@ -11,8 +11,7 @@ from compactor.answers.survey import Survey
 from compactor.base.errors import CompactorError
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, parse_type
-from compactor.insight.estimates import Estimate, Work
-from compactor.insight.past_runs import estimator_of, reencoded_of, store_of
+from compactor.insight.estimates import Estimate, Work, estimator_of, reencoded_of, store_of
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.file_zones import fit_to_zones
 from compactor.rewrite.full_acid.output_format import output_types
@@ -25,10 +24,9 @@ from compactor.settings.precedence import with_request
 from compactor.site.named_tables import find_table
 from compactor.site.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
 from compactor.storage.stores import open_stores
-from compactor.worker.file_formats import file_format_of
+from compactor.worker.file_formats import file_format_of, must_suit
 from compactor.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.worker.rebalance_view import must_be_possible
-from compactor.worker.suitable_output import must_suit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,8 @@ from compactor.compaction.decision import decide
 from compactor.compaction.economy import BUDGET, ORDER, Order, Policy
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.insight.arrivals import Content, Looked, Ran, Recorded
-from compactor.insight.curve import Curve
-from compactor.insight.reads_a_day import ReadsADay
+from compactor.insight.arrivals import Content, Curve, Looked, Ran, Recorded
+from compactor.insight.read_returns import ReadsADay
 from compactor.insight.simulator import Decide, Frame, Tally, count, replay
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.precedence import Settings, with_override

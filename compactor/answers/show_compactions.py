@@ -183,7 +183,7 @@ def _list_entries(site: Site) -> list[Entry]:
 
 
 def show_compactions(
-    site: Site, wanted: CompactionFilter | None = None, *, order: str = "", limit: int | None = None
+    site: Site, selection: CompactionFilter | None = None, *, order: str = "", limit: int | None = None
 ) -> list[QueueRow]:
     """Returns the queue and the history in Hive's order: by the latest event, newest first, then by request time.
 
@@ -194,7 +194,7 @@ def show_compactions(
         BadSetting: ``order`` names a column that does not exist.
     """
     orders = _parse_order(order)
-    entries = [entry for entry in _list_entries(site) if wanted is None or wanted.matches(entry)]
+    entries = [entry for entry in _list_entries(site) if selection is None or selection.matches(entry)]
     at_work = running(site, entries)
     rows = [_queue_row(entry, at_work.get(entry.id)) for entry in sorted(entries, key=_latest)]
     for column, descends in reversed(orders):
@@ -222,10 +222,12 @@ def _parse_order(text: str) -> list[tuple[str, bool]]:
     return orders
 
 
-def show_history(site: Site, wanted: CompactionFilter | None = None, *, limit: int | None = None) -> list[HistoryRow]:
+def show_history(
+    site: Site, selection: CompactionFilter | None = None, *, limit: int | None = None
+) -> list[HistoryRow]:
     """Returns the history alone, newest first."""
     history = site.metastore.entries.history()
-    entries = [entry for entry in history if wanted is None or wanted.matches(entry)][:limit]
+    entries = [entry for entry in history if selection is None or selection.matches(entry)][:limit]
     unfinished = site.state.runs.remainders(site.name) if site.state is not None else {}
     openings = site.state.runs.openings(site.name) if site.state is not None else {}
     rows = []

@@ -17,21 +17,19 @@ from compactor.base.errors import CompactorError
 from compactor.batches.control import free_for_next_attempt
 from compactor.batches.read_cost import CostSampler, ReadCost
 from compactor.initiator.fresh_look import look_at_changed
-from compactor.insight.past_runs import estimator_of, past_of, store_of
+from compactor.insight.estimates import estimator_of, past_of, store_of
 from compactor.rewrite.run.rare_collections import collecting_rarely
 from compactor.rewrite.run.runner import Runner
 from compactor.settings.precedence import Settings
 from compactor.site import lost_workers
-from compactor.site.periodic import Periodic
 from compactor.site.restored_database import must_be_newest
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, own_state
+from compactor.site.threads import Periodic, SideBySide
 from compactor.state.batches import Batches
 from compactor.state.runs import Run
 from compactor.worker.ending import Outcome, Result
-from compactor.worker.under_way import UnderWay
+from compactor.worker.under_way import Options, UnderWay
 from compactor.worker.work import work_together
-from compactor.worker.worker_options import Options
 
 log = logging.getLogger(__name__)
 _THREADS = "compactor.store.threads"

@@ -19,8 +19,8 @@ from compactor.acid.names import ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX, METADAT
 from compactor.base.errors import CompactorError
 from compactor.orc.format.tail import read_tail
 from compactor.rows.remote_source import open_source
-from compactor.site.best_effort import beside
 from compactor.site.site import Site
+from compactor.site.threads import run_best_effort
 from compactor.storage.protocol import Storage
 from compactor.worker.ending import Outcome, Result
 
@@ -53,7 +53,7 @@ class CostSampler:
         """Returns the read cost before and after; None if the run is not sampled or cannot be measured."""
         if self._site.state is None or outcome.result is not Result.COMPACTED or not self._is_due():
             return None
-        return beside("measuring the cost of reading", partial(self._measure_both, outcome))
+        return run_best_effort("measuring the cost of reading", partial(self._measure_both, outcome))
 
     def _measure_both(self, outcome: Outcome) -> ReadCost | None:
         try:

@@ -13,8 +13,8 @@ from compactor.base.errors import CompactorError, LostClaim
 from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import WorkerPass
 from compactor.compaction.pool_policy import DEFAULT
-from compactor.site.periodic import Periodic
 from compactor.site.site import Site, own_state
+from compactor.site.threads import Periodic
 from compactor.state.batches import Batches
 
 log = logging.getLogger(__name__)

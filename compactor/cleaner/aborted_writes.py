@@ -23,9 +23,9 @@ from compactor.site.files_and_metastore import AllocatedIds
 from compactor.site.mode import Mode, may
 from compactor.site.proof_of_removal import RemovalProof
 from compactor.site.restored_database import must_be_newest
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, Target, claims_of, must_have_its_own_ground, path_of
 from compactor.site.surveyed_tables import SurveyedTables
+from compactor.site.threads import SideBySide
 
 GRACE = "compactor.forget.grace"
 

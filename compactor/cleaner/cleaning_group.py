@@ -19,10 +19,9 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.base.printable import few
 from compactor.base.steps import Step, reach
 from compactor.cleaner.aborted_writes import GRACE, AbortedWrites, within_grace
-from compactor.cleaner.cleaner_pass import Cleaned
+from compactor.cleaner.cleaner_pass import Cleaned, PassLog
 from compactor.cleaner.cleaning_phases import Checked, Chosen, Doomed, Listed, Removed, Swept, Viewed
 from compactor.cleaner.gate import Gate
-from compactor.cleaner.pass_log import PassLog
 from compactor.cleaner.removing import bytes_of, remove_all, remove_directories
 from compactor.compaction.cleaning import is_compaction_output, list_removable
 from compactor.compaction.entry import Entry
@@ -34,8 +33,8 @@ from compactor.site import leftovers, quarantine
 from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import AllocatedIds, no_longer_there
 from compactor.site.restored_database import must_be_newest
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import View, claims_of
+from compactor.site.threads import SideBySide
 
 log = logging.getLogger(__name__)
 _HIDDEN_TOGETHER = 32  #: entries removed between two checks that they may still be cleaned, with few threads

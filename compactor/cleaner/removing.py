@@ -13,8 +13,8 @@ from compactor.rewrite.publish.same_directory import identities
 from compactor.site.exclusive import while_removing
 from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.restored_database import must_be_newest
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, Target
+from compactor.site.threads import SideBySide
 from compactor.storage.protocol import Storage
 
 

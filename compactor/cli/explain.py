@@ -15,7 +15,7 @@ from compactor.cli.output import count_text, duration, print_json, say, size
 if TYPE_CHECKING:
     from compactor.answers.explain import Explanation, PartitionExplanation, Queued
     from compactor.answers.preview import Preview
-    from compactor.answers.show_quarantine import QuarantineRow
+    from compactor.answers.show_rows import QuarantineRow
     from compactor.initiator.candidate_scan import Considered
 
 

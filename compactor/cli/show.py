@@ -134,7 +134,7 @@ def history(context: CliContext, /, limit: int | None, **words: Any) -> None:
 @with_context
 def transactions(context: CliContext) -> None:
     """Open and aborted transactions, like Hive's SHOW TRANSACTIONS."""
-    from compactor.answers import show as service
+    from compactor.answers import show_rows as service
 
     with context.site(read_only=True) as site:
         _print(
@@ -191,7 +191,7 @@ def quarantine(
     context: CliContext, name: str | None, partition: str | None, number: int | None, limit: int | None
 ) -> None:
     """Directories that compactions replaced and that quarantine keeps for a while, soonest erased first."""
-    from compactor.answers import show_quarantine as service
+    from compactor.answers import show_rows as service
 
     with context.site(read_only=True) as site:
         filter = service.QuarantineFilter(id=number, where=service.find_place(site, name, partition))
@@ -203,7 +203,7 @@ def quarantine(
 @with_context
 def blockers(context: CliContext) -> None:
     """Transactions that block the cleaner, and what they block."""
-    from compactor.answers import show as service
+    from compactor.answers import show_rows as service
 
     with context.site(read_only=True) as site:
         _print(context, service.show_blockers(site), service.BlockerRow.columns(), "nothing blocks the cleaner")
@@ -225,7 +225,7 @@ def alarms(context: CliContext) -> None:
 @with_context
 def settings(context: CliContext) -> None:
     """Every setting with its value and its source."""
-    from compactor.answers import show as service
+    from compactor.answers import show_rows as service
 
     configuration = context.configuration()  # showing the configuration needs no database
     _print(
@@ -237,7 +237,7 @@ def settings(context: CliContext) -> None:
 @with_context
 def decisions(context: CliContext) -> None:
     """The initiator's decision about each table and partition that was written to, and its reason."""
-    from compactor.answers import show as service
+    from compactor.answers import show_rows as service
 
     with context.site(read_only=True) as site:
         _print(

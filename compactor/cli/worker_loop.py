@@ -19,7 +19,7 @@ from compactor.site.run_as import entries_of_other_users, must_be_ours, must_run
 from compactor.site.site import Site
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.worker.ending import Outcome, Result
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 
 if TYPE_CHECKING:
     from compactor.rewrite.run.process_runner import ProcessRunner

@@ -14,7 +14,7 @@ from compactor.compaction.decision import Major, Minor
 from compactor.compaction.economy import BUDGET, HOUR_MS, Policy, Purse, Wish, benefit, choose
 from compactor.compaction.states import CompactionType
 from compactor.initiator.candidate_scan import Considered, Scan
-from compactor.insight.reads_a_day import ReadsADay
+from compactor.insight.read_returns import ReadsADay
 from compactor.state.decisions import Decided
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Saving:
 
     def _cost(self, location: str, kind: CompactionType, files: int, size: int) -> float:
         from compactor.insight.costs import Costs  # with numpy, which most passes do not need
-        from compactor.insight.past_runs import store_of
+        from compactor.insight.estimates import store_of
 
         self._costs = self._costs or Costs(self._scan.site.state, self._scan.site.name)
         return self._costs.estimate(store_of(location), kind, files=files, size=size)

@@ -13,9 +13,8 @@ from compactor.compaction.portions import Portion
 from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.initiator.past import Past
 from compactor.initiator.table_digests import TableDigests
-from compactor.site.best_effort import beside
-from compactor.site.side_by_side import SideBySide
 from compactor.site.surveyed_tables import TableName
+from compactor.site.threads import SideBySide, run_best_effort
 
 log = logging.getLogger(__name__)
 _NOTHING = Writes()
@@ -137,7 +136,9 @@ def _read_decisions(
     site, state = scan.site, scan.site.state
     if state is None:
         return {}
-    return beside("reading what was decided", lambda: state.conditions.stored_decisions(site.name, tables)) or {}
+    return (
+        run_best_effort("reading what was decided", lambda: state.conditions.stored_decisions(site.name, tables)) or {}
+    )
 
 
 def _read_standing(scan: Scan, entities: Sequence[Entity]) -> dict[Entity, Considered]:
@@ -145,7 +146,7 @@ def _read_standing(scan: Scan, entities: Sequence[Entity]) -> dict[Entity, Consi
     site, state = scan.site, scan.site.state
     if state is None or not entities:
         return {}
-    seen = beside("reading what was decided", lambda: state.conditions.for_entities(site.name, entities)) or {}
+    seen = run_best_effort("reading what was decided", lambda: state.conditions.for_entities(site.name, entities)) or {}
     return {
         entity: Considered(
             entity=entity,

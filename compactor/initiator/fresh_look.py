@@ -13,9 +13,8 @@ from compactor.compaction.entry import Entity
 from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.initiator.outdated import record_conditions
 from compactor.initiator.past import Past
-from compactor.site.best_effort import beside
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
+from compactor.site.threads import SideBySide, run_best_effort
 from compactor.state.decisions import LOOK
 from compactor.state.seen_conditions import Seen
 
@@ -39,7 +38,7 @@ def look_at(site: Site, entity: Entity) -> FreshLook:
     """
     scan = _scan(site, [entity])
     considered = _consider(scan, entity)
-    beside("recording a look", lambda: _record(scan, [considered]))
+    run_best_effort("recording a look", lambda: _record(scan, [considered]))
     return FreshLook(considered=considered, seen=scan.as_seen(considered))
 
 
@@ -50,7 +49,7 @@ def look_at_changed(site: Site, changed: Iterable[Entity]) -> None:
     """
     entities = list(dict.fromkeys(changed))[:MOST]
     if site.state is not None and entities:
-        beside("looking at what has changed", lambda: _look_at(site, entities))
+        run_best_effort("looking at what has changed", lambda: _look_at(site, entities))
 
 
 def _look_at(site: Site, entities: Collection[Entity]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from compactor.compaction.decision import AbortCleanup
 from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion, split_portions
-from compactor.initiator import garbage_collection, outdated, unrecorded
+from compactor.initiator import garbage_collection, outdated
 from compactor.initiator.budget import Saving, without_cost
 from compactor.initiator.candidate_page import CandidatePage
 from compactor.initiator.candidate_scan import Considered, Scan
@@ -19,10 +19,9 @@ from compactor.initiator.outdated import record_conditions
 from compactor.initiator.past import Past
 from compactor.metastore.catalog.values import Table
 from compactor.site import lost_workers
-from compactor.site.best_effort import beside
 from compactor.site.restored_database import must_not_be_older
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
+from compactor.site.threads import SideBySide, run_best_effort
 from compactor.state.decisions import PASS, Decided
 
 log = logging.getLogger(__name__)
@@ -83,8 +82,8 @@ def initiate(site: Site) -> InitiatorPass:
     repaired = lost_workers.repair(site) if must_not_be_older(site) else ()
     scan = Scan(site)
     saving = Saving(scan)
-    cursor = beside("reading where the last pass ended", lambda: _read_cursor(site))
-    looked_at = beside("reading when the last pass was", lambda: _read_last_pass_time(site))
+    cursor = run_best_effort("reading where the last pass ended", lambda: _read_cursor(site))
+    looked_at = run_best_effort("reading when the last pass was", lambda: _read_last_pass_time(site))
     considered: list[Considered] = []
     kept = 0
     stores = SideBySide(site.settings.integer("compactor.store.threads"), "store")
@@ -95,9 +94,9 @@ def initiate(site: Site) -> InitiatorPass:
             kept += sorted_out.kept
             considered += _judge(scan, saving, page.judge(sorted_out.pending, threads))
     considered += _spend(scan, saving)
-    beside("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
-    beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
-    beside("recording the pass", lambda: _record_pass(scan, len(considered)))
+    run_best_effort("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
+    run_best_effort("considering what has no recorded write", lambda: _consider_unrecorded(scan))
+    run_best_effort("recording the pass", lambda: _record_pass(scan, len(considered)))
     return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)
 
 
@@ -132,7 +131,7 @@ def _turn_to(scan: Scan, entities: Sequence[Entity]) -> None:
 
 
 def _record_waiting(scan: Scan, waiting: Sequence[Considered]) -> list[Considered]:
-    beside("recording decisions", lambda: _record(scan, waiting))
+    run_best_effort("recording decisions", lambda: _record(scan, waiting))
     return list(waiting)
 
 
@@ -154,7 +153,7 @@ def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
         return []
     must_not_be_older(scan.site, polling=True)
     done = [without_cost(candidate) for candidate in scan.request(judged)]
-    beside("recording decisions", lambda: _record(scan, done))
+    run_best_effort("recording decisions", lambda: _record(scan, done))
     return done
 
 
@@ -185,7 +184,7 @@ def _record(scan: Scan, judged: Sequence[Considered]) -> None:
 def _consider_unrecorded(scan: Scan) -> None:
     """Considers entities without a recorded write. As in Hive, nothing is requested for them."""
     site, state = scan.site, scan.site.state
-    unseen = unrecorded.find_next_unrecorded(site, state, scan.now_ms) if state is not None else None
+    unseen = outdated.find_next_unrecorded(site, state, scan.now_ms) if state is not None else None
     if state is None or unseen is None:
         return
     fresh = Scan(site, write=False)
@@ -201,7 +200,7 @@ def _consider_unrecorded(scan: Scan) -> None:
             for c in considered
         ],
     )
-    unrecorded.record_sweep(site, state, len(unseen), scan.now_ms)
+    outdated.record_sweep(site, state, len(unseen), scan.now_ms)
 
 
 def look_again(site: Site, table: Table | None = None) -> None:
@@ -212,4 +211,6 @@ def look_again(site: Site, table: Table | None = None) -> None:
     state = site.state
     if state is not None:
         name = None if table is None else (table.database, table.name)
-        beside("forgetting what decisions were based on", lambda: state.conditions.forget_bases(site.name, name))
+        run_best_effort(
+            "forgetting what decisions were based on", lambda: state.conditions.forget_bases(site.name, name)
+        )

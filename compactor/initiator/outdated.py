@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from compactor.initiator import unrecorded
-from compactor.initiator.candidate_scan import Considered, Scan
+from compactor.compaction.entry import Entity
+from compactor.initiator.candidate_scan import Considered, Scan, sweep_ms
+from compactor.metastore.catalog.values import Table
+from compactor.site.site import Site
+from compactor.state.decisions import Decided
 from compactor.state.seen_conditions import Seen
 from compactor.state.state_database import OwnState
 
 _OVERLAP_MS = 600_000  #: a row of the history may be committed this long after its time
+MAX_PER_PASS = 1000  #: the most entities that one pass considers; the next pass continues
+ROLE = "sweep"
+_EVERYTHING = Entity(database="", table="")
 
 
 def reconsider(scan: Scan, looked_at: int | None) -> None:
@@ -29,7 +35,7 @@ def reconsider(scan: Scan, looked_at: int | None) -> None:
     state.conditions.forget_tables(
         site.name, [name for name in stored if (name[0].lower(), name[1].lower()) not in there]
     )
-    if unrecorded.is_due(site, state, scan.now_ms):
+    if is_due(site, state, scan.now_ms):
         known: Iterable[Seen] = state.conditions.unsettled(site.name, scan.now_ms)
     elif looked_at is not None:
         ended = site.metastore.entries.ended_since(looked_at - _OVERLAP_MS)
@@ -59,3 +65,43 @@ def record_conditions(scan: Scan, state: OwnState, considered: Sequence[Consider
     there = [c for c in considered if scan.tables.exists(c.entity)]
     gone = [c.entity for c in considered if not scan.tables.exists(c.entity)]
     state.conditions.record(scan.site.name, [scan.as_seen(c) for c in there], gone)
+
+
+def is_due(site: Site, state: OwnState, now_ms: int) -> bool:
+    """Returns true if a sweep is due or unfinished."""
+    last = state.decisions.newest(site.name, ROLE)
+    return last is None or now_ms >= last + sweep_ms(site.settings)
+
+
+def find_next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
+    """Returns at most ``MAX_PER_PASS`` entities that were never considered, by name.
+
+    Returns None before the next sweep.
+
+    A sweep reads the whole catalog, so it runs only every ``compactor.full.sweep`` check intervals.
+    """
+    if not is_due(site, state, now_ms):
+        return None
+    known = state.conditions.entities(site.name)
+    tables = [table for table in site.metastore.catalog.tables() if table.is_transactional]
+    names = site.metastore.catalog.partition_names([table for table in tables if table.partition_keys])
+    entities = [entity for table in tables for entity in _entities(table, names) if entity not in known]
+    return entities[:MAX_PER_PASS]
+
+
+def record_sweep(site: Site, state: OwnState, looks: int, now_ms: int) -> None:
+    """Records that a pass has considered ``looks`` entities.
+
+    The sweep ends if there were fewer than the maximum.
+    """
+    if looks < MAX_PER_PASS:
+        done = Decided(entity=_EVERYTHING, outcome="swept", because=f"{looks} were considered", role=ROLE)
+        state.decisions.record(site.name, [done], at=now_ms)
+
+
+def _entities(table: Table, names: Mapping[int, Sequence[str]]) -> Iterator[Entity]:
+    if not table.partition_keys:
+        yield Entity(database=table.database, table=table.name)
+        return
+    for name in names[table.id]:
+        yield Entity(database=table.database, table=table.name, partition=name)

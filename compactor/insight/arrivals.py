@@ -6,7 +6,9 @@ Nothing records when a delta was written. It appears between two looks, or a run
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+PARTS = 96  #: of the time; as many as a plot shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,3 +158,39 @@ def _ratio(runs: Sequence[Ran], major: bool, figure: str, default: float) -> flo
     same_kind = [run for run in runs if run.major is major]
     read = sum(run.bytes_read for run in same_kind)
     return sum(getattr(run, figure) for run in same_kind) / read if read else default
+
+
+@dataclass(slots=True)
+class Curve:
+    """The mean of many values over time, from ``begin`` to ``end`` (epoch ms), in ``PARTS`` equal parts.
+
+    A curve without an end keeps nothing.
+    """
+
+    begin: int = 0
+    end: int = 0
+    _sums: list[float] = field(default_factory=lambda: [0.0] * PARTS)
+    _times: list[float] = field(default_factory=lambda: [0.0] * PARTS)
+
+    def add(self, value: float, since: int, until: int) -> None:
+        """Adds a value that held from ``since`` to ``until``."""
+        width = (self.end - self.begin) / PARTS
+        since, until = max(since, self.begin), min(until, self.end)
+        if width <= 0 or until <= since:
+            return
+        first, last = int((since - self.begin) / width), min(PARTS - 1, int((until - self.begin) / width))
+        for part in range(first, last + 1):
+            start = self.begin + part * width
+            time = min(until, start + width) - max(since, start)
+            if time > 0:
+                self._sums[part] += value * time
+                self._times[part] += time
+
+    def points(self) -> list[tuple[int, float]]:
+        """Returns the middle of each part with values (epoch ms), with their mean."""
+        width = (self.end - self.begin) / PARTS
+        return [
+            (round(self.begin + (part + 0.5) * width), total / time)
+            for part, (total, time) in enumerate(zip(self._sums, self._times, strict=True))
+            if time
+        ]

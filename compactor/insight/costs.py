@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from compactor.compaction.economy import plain_cost
 from compactor.compaction.states import CompactionType
-from compactor.insight.estimates import Estimator, Past, Work
-from compactor.insight.past_runs import past_runs
+from compactor.insight.estimates import Estimator, Past, Work, past_runs
 from compactor.state.state_database import OwnState
 
 

@@ -6,17 +6,17 @@ takes untrusted texts and returns checked values. It keeps neither a query's tex
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from compactor.base.errors import BadFile
 from compactor.base.utc import utc_text
-from compactor.insight.query_text import digest_likeness
 
 MOST_BYTES = 4_000_000  #: of one event; Trino's contain plans and statistics of every operator
 _MOST_TABLES, _MOST_NAME, _MOST_ID, _MOST_ENGINE = 200, 256, 400, 32
@@ -24,6 +24,20 @@ _MOST_SHOWN = 200  #: characters of an untrusted value in a message
 _LARGEST = 2**53
 _DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?\Z")
 _FINISHED = "FINISHED"
+MOST_TEXT = 100_000  #: characters that are compared; the rest of a query does not count
+_SIZE = 16  #: bytes of a digest
+#: An unclosed quote or comment lasts to the end of the text, so that matching takes linear time.
+_PARTS = re.compile(
+    r"""(?P<text>'(?:[^'\\]|\\.|'')*(?:'|\Z))
+      | (?P<quoted>"(?:[^"\\]|\\.|"")*(?:"|\Z))
+      | (?P<name>`[^`]*(?:`|\Z))
+      | (?P<blank>--[^\n]*|/\*(?:.*?\*/|.*\Z)|\s+)
+      | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)
+      | (?P<word>\w+)
+      | (?P<sign>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_CONSTANT = "?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,3 +270,26 @@ def _parse_duration(value: Any) -> float:
 
 def _shorten(value: object) -> str:
     return str(value)[:_MOST_SHOWN]
+
+
+def normalise_query(sql: str, *, quotes_are_text: bool) -> str:
+    """Returns a query without its constants, blanks and comments, words in lower case.
+
+    Args:
+        quotes_are_text: true where double quotes hold a constant, as in Hive; otherwise they hold a name.
+    """
+    constants = {"text", "number", *(["quoted"] if quotes_are_text else [])}
+    parts = []
+    for part in _PARTS.finditer(sql[:MOST_TEXT]):
+        kind = part.lastgroup
+        if kind in constants:
+            parts.append(_CONSTANT)
+        elif kind != "blank":
+            parts.append(part.group() if kind in ("quoted", "name") else part.group().lower())
+    return re.sub(r"\?(?: , \?)+", "?", " ".join(parts)).rstrip("; ")
+
+
+def digest_likeness(sql: str, tables: Collection[tuple[str, str]], *, quotes_are_text: bool) -> str:
+    """Returns a digest that like queries share and that does not reveal their text."""
+    alike = json.dumps([normalise_query(sql, quotes_are_text=quotes_are_text), sorted(tables)])
+    return hashlib.blake2b(alike.encode(errors="surrogatepass"), digest_size=_SIZE).hexdigest()

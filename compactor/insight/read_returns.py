@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
+from compactor.state.runs import DAY_MS
+from compactor.state.state_database import OwnState
+
 WINDOW_MS = 7 * 86_400_000  #: before and after a compaction, in which queries are compared
+HARDLY = 0.1  #: reads a day of a table without reported reads, where other tables have some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,3 +109,20 @@ def _mean(weighted: Sequence[tuple[float | None, int]]) -> float | None:
 def _median_files(side: Sequence[ReadOnce]) -> float | None:
     known = [read.files for read in side if read.files is not None]
     return median(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsADay:
+    """The reads a day by database and table; empty where no reads are reported."""
+
+    by_table: Mapping[tuple[str, str], float]
+
+    @classmethod
+    def since(cls, state: OwnState | None, metastore: str, now: int, days: int) -> ReadsADay:
+        """Counts the reads of a metastore's tables in the last ``days`` before ``now`` (epoch ms)."""
+        sums = [] if state is None else state.reads.sums(metastore, now - days * DAY_MS)
+        return cls({(table.database, table.table): table.queries / days for table in sums})
+
+    def for_table(self, database: str, table: str) -> float:
+        """Returns the reads a day of one table; 1 where no reads are reported."""
+        return self.by_table.get((database, table), HARDLY) if self.by_table else 1.0

@@ -19,13 +19,13 @@ from compactor.compaction.economy import Policy, Purse, Wish, benefit, choose
 from compactor.compaction.states import CompactionType
 from compactor.insight.arrivals import (
     Content,
+    Curve,
     Recorded,
     arrivals,
     core_seconds_a_byte,
     happened,
     keeps,
 )
-from compactor.insight.curve import Curve
 
 Decide = Callable[[Facts], Decision]
 _NOTHING = {True: 1.0, False: 1.0}

@@ -11,7 +11,7 @@ from compactor.base.errors import CompactorError, LostClaim
 from compactor.base.ids import TxnId
 from compactor.metastore.transactions.transactions import Transactions
 from compactor.settings.precedence import Settings
-from compactor.site.periodic import Periodic
+from compactor.site.threads import Periodic
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from compactor.base.ids import TxnId
 from compactor.rewrite.publish import naming, removal
 from compactor.site.exclusive import renames, while_removing
 from compactor.site.files_and_metastore import AllocatedIds, files_prove, must_lose_nothing, visibility_transactions
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, Target, View, claims_of, must_have_its_own_ground
+from compactor.site.threads import SideBySide
 
 log = logging.getLogger(__name__)
 

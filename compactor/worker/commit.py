@@ -20,7 +20,7 @@ from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import naming, stage
 from compactor.site import quarantine
 from compactor.site.heartbeat import Heartbeat
-from compactor.site.side_by_side import SideBySide
+from compactor.site.threads import SideBySide
 from compactor.worker.bounded_requests import request_rest
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.group import Group

@@ -19,8 +19,8 @@ from compactor.rewrite.publish import stage
 from compactor.rewrite.run.task_queue import Job
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.lost_workers import WORKER_TIMEOUT
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
+from compactor.site.threads import SideBySide
 from compactor.worker.bounded_requests import Budget
 from compactor.worker.ending import Outcome, Result, end, put_back
 from compactor.worker.phases import Claimed, Opened, Planned

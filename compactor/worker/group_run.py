@@ -50,7 +50,7 @@ from compactor.worker.planning import PlanRequest, plan_scope, scope_of
 from compactor.worker.publication import publish
 from compactor.worker.rebalance_view import must_be_possible
 from compactor.worker.staging import Stager, record_alone, work_of
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 
 TOGETHER_BYTES = 4 * 1024 * 1024  #: the largest input of an entry in a group, so that no entry waits long for another
 

@@ -11,7 +11,7 @@ from compactor.locking.lock_requests import LockType
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish.stage import Staged
 from compactor.site.heartbeat import Heartbeat
-from compactor.site.side_by_side import SideBySide
+from compactor.site.threads import SideBySide
 from compactor.worker.commit import commit_all, commit_one
 from compactor.worker.group import Group
 from compactor.worker.phases import MustBeMajor, StagedEntry

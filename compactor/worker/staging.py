@@ -22,7 +22,7 @@ from compactor.site.site import Site, claims_of
 from compactor.worker.bounded_requests import Budget, bound_of
 from compactor.worker.group import Group, Watch
 from compactor.worker.phases import Opened, Planned, StagedEntry
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 
 
 def work_of(member: Opened, highest: WriteId, *, component: bool, job: str | None = None) -> Work:

@@ -1,7 +1,4 @@
-"""The progress of a worker's pass: units and bytes of each entry, and how much of them is done.
-
-In memory only.
-"""
+"""The options of a worker's pass, and its progress in memory: how much of each entry is done."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from compactor.site.threads import SideBySide
 from compactor.state.runs import Progress
 
 
@@ -81,3 +79,22 @@ class UnderWay:
             if work is not None:
                 work.shares[first + place] = share
                 self._changed.add(entry_id)
+
+
+def _goes_on() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a pass.
+
+    With ``small_stripe_bytes`` None, the default of a unit applies. ``stops`` returns true once the pass has been asked to
+    end soon. ``threads`` run steps that only need storage. ``under_way`` collects the progress of each entry.
+    """
+
+    full_verify: bool = False
+    small_stripe_bytes: int | None = None
+    stops: Callable[[], bool] = _goes_on
+    threads: SideBySide = field(default_factory=lambda: SideBySide(1, "store"))
+    under_way: UnderWay = field(default_factory=UnderWay)

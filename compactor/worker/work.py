@@ -18,7 +18,7 @@ from compactor.worker.ending import Outcome, end
 from compactor.worker.group import Group
 from compactor.worker.group_run import GroupRun
 from compactor.worker.phases import Claimed
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 
 log = logging.getLogger(__name__)
 

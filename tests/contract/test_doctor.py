@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, update
 
-from compactor.answers.show import show_blockers
+from compactor.answers.show_rows import show_blockers
 from compactor.base.ids import TxnId, WriteId
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries

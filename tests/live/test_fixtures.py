@@ -15,7 +15,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.worker.ending import Result
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.beside import Beside
 from tests.support.expected import as_hive_shows, difference, step
 from tests.support.live_hive import Place

@@ -22,7 +22,7 @@ from compactor.metastore.locks.lock_rows import LockState
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.worker.ending import Result
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity, left_clean, side_by_side
 from tests.support.expected import as_hive_shows, difference, step
 from tests.support.hive3 import HIVE_3_1

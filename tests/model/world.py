@@ -29,7 +29,7 @@ from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Outcome, Result
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.model import reader, stories
 from tests.model.files import (
     DELETE,

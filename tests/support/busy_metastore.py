@@ -15,7 +15,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.state.seen_conditions import Seen
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.passes import clean_all
 from tests.support.tables import delete, insert, make_table, with_settings
 

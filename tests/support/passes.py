@@ -30,7 +30,7 @@ from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Outcome
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.patience import until
 from tests.support.tables import entity_of
 

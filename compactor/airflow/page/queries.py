@@ -23,7 +23,7 @@ from compactor.answers.explain import considered_json
 from compactor.answers.fleet import Fleet, count_fleet, with_queue
 from compactor.answers.preview import preview
 from compactor.answers.reader_gains import table_reads
-from compactor.answers.show import show_settings
+from compactor.answers.show_rows import show_settings
 from compactor.base.errors import BadSetting
 from compactor.cleaner.blockers import blocking_transactions
 from compactor.compaction.entry import Entity

@@ -31,7 +31,7 @@ from compactor.site.run_as import must_run_as
 from compactor.site.site import Site, own_state
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.stores import Stores
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 
 _CONTAINER = ("CONTAINER_ID", "NM_HOST", "NM_HTTP_PORT", "USER")  #: what a NodeManager gives to a container
 

@@ -115,16 +115,20 @@ class Locks:
         return None
 
     @retried
-    def try_acquire_all(self, wanted: Mapping[TxnId, LockRequest], user: str, host: str) -> frozenset[TxnId]:
+    def try_acquire_all(self, request_by_txn: Mapping[TxnId, LockRequest], user: str, host: str) -> frozenset[TxnId]:
         """Requests one shared lock for each of several transactions; returns the transactions that got theirs.
 
         It works as ``try_acquire``. A transaction that is not open gets no lock. Shared locks do not block each other.
         """
-        if any(request.type is not LockType.SHARED_READ for request in wanted.values()):
+        if any(request.type is not LockType.SHARED_READ for request in request_by_txn.values()):
             raise AssertionError("only shared locks are requested together")
         with self._database.write() as conn:
-            rows = txn_rows.locked_rows(conn, self._dialect, wanted.keys())
-            forms = {txn: self._forms_to_store([wanted[txn]]) for txn in wanted if txn in rows and rows[txn].is_open}
+            rows = txn_rows.locked_rows(conn, self._dialect, request_by_txn.keys())
+            forms = {
+                txn: self._forms_to_store([request_by_txn[txn]])
+                for txn in request_by_txn
+                if txn in rows and rows[txn].is_open
+            }
             first = self._draw(conn, len(forms))
             rows_by_table = _by_table(
                 read_rows(conn, near(r for requests in forms.values() for r in requests)) if forms else ()

@@ -194,8 +194,8 @@ class Claims:
             chosen: dict[str, object] = {"before": enqueued_before} if pool is None else {"of_pool": pool}
             return [row[0] for row in send(conn, _oldest(self._table.dialect, of_pool=pool is not None), chosen).rows]
         if ids is None:
-            found = self._table.rows.readable_queued(conn.execute(_WAITING).mappings())
-            return [entry.id for entry in found if _is_for(entry, pool, enqueued_before)]
+            waiting = self._table.rows.readable_queued(conn.execute(_WAITING).mappings())
+            return [entry.id for entry in waiting if _is_for(entry, pool, enqueued_before)]
         batch = _WAITING.where(CQ.CQ_ID.in_(ids)).with_only_columns(CQ.CQ_ID).limit(1)
         return conn.execute(self._table.dialect.unlocked(batch)).scalars().all()
 

@@ -105,8 +105,8 @@ def views_sql(kind: str, *, hive3: bool = False) -> str:
     schema = "Hive 3.1's metastore schema" if hive3 else "Hive's metastore schema"
     head = f"-- Reporting views over {schema}. Rendered by `python -m compactor.metastore.schema.create`."
     lacking = frozenset(name.partition(".")[2] for name in Postgres31.missing_columns) if hive3 else frozenset()
-    found = views.statements(kind, lacking=lacking, quoted=not hive3)
-    return "\n\n".join((head, *(f"{statement};" for statement in found))) + "\n"
+    statements = views.statements(kind, lacking=lacking, quoted=not hive3)
+    return "\n\n".join((head, *(f"{statement};" for statement in statements))) + "\n"
 
 
 def _ordered() -> list[Table]:

@@ -18,8 +18,8 @@ from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
 from compactor.rows.inputs import Input
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
+from compactor.site.threads import SideBySide
 from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.spark_tables.keeper_messages import BeginChange, BeginWrite, PlannedScan, PlanScan, SeenCommits
 from compactor.statements.tokens import tokenize

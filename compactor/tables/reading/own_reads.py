@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from compactor.base.errors import CompactorError, failing_alone
-from compactor.insight.query_text import digest_likeness
+from compactor.insight.read_events import digest_likeness
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.state.read_counts import Read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compactor.answers import show, show_compactions, show_locks
+from compactor.answers import show_compactions, show_locks, show_rows
 from compactor.answers.explain_locks import locks_of_statement
 from compactor.base.errors import CompactionFailed
 from compactor.base.ids import TxnId
@@ -37,8 +37,8 @@ def compactions(session: Session, statement: Statement, action: parsed_actions.S
 
 def transactions(session: Session, statement: Statement, action: parsed_actions.ShowTransactions) -> Answer:
     """Answers SHOW TRANSACTIONS."""
-    rows = show.show_transactions(session.site)
-    return build_list(statement.name, rows, show.TransactionRow.columns(), "no transaction is open or aborted")
+    rows = show_rows.show_transactions(session.site)
+    return build_list(statement.name, rows, show_rows.TransactionRow.columns(), "no transaction is open or aborted")
 
 
 def locks(session: Session, statement: Statement, action: parsed_actions.ShowLocks) -> Answer:

@@ -20,8 +20,8 @@ from compactor.base.ids import WriteId
 from compactor.compaction.disagreement import Numbers, find_doubts, must_agree
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.site.files_and_metastore import visibility_transactions
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site, claims_of, path_of
+from compactor.site.threads import SideBySide
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_loaded
 
 if TYPE_CHECKING:

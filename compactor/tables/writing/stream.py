@@ -16,8 +16,8 @@ from compactor.base.errors import CommitUnknown, CompactorError, Refused, WriteC
 from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.site.mode import must_write
-from compactor.site.periodic import Periodic
 from compactor.site.site import Site
+from compactor.site.threads import Periodic
 from compactor.tables.transactions.batch import AGE_S, Batch, next_batch_size
 from compactor.tables.writing.append import (
     Rows,

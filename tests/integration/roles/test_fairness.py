@@ -10,8 +10,8 @@ from compactor.compaction import portions
 from compactor.compaction.entry import Entity
 from compactor.initiator import candidate_scan, initiator
 from compactor.initiator.initiator import initiate
-from compactor.site.side_by_side import SideBySide
 from compactor.site.site import Site
+from compactor.site.threads import SideBySide
 from tests.support.tables import insert, make_table
 
 TABLES = 7

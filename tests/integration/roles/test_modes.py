@@ -14,9 +14,9 @@ from sqlalchemy import update
 from compactor.acid.names import staging_name
 from compactor.answers.explain import explain
 from compactor.answers.preview import preview
-from compactor.answers.show import show_blockers, show_transactions
 from compactor.answers.show_compactions import show_compactions, show_history
 from compactor.answers.show_locks import show_locks
+from compactor.answers.show_rows import show_blockers, show_transactions
 from compactor.answers.survey import survey_tables
 from compactor.base.errors import Refused
 from compactor.base.ids import WriteId

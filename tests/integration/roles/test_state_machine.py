@@ -43,7 +43,7 @@ from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from compactor.tables.writing.writer import write_rows
 from compactor.worker.ending import Result
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.oracle import read_directory
 from tests.support.passes import clean_all, rows_without_visibility
 from tests.support.sizes import sized

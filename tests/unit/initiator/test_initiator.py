@@ -20,7 +20,7 @@ from compactor.state.decisions import Decisions
 from compactor.state.seen_conditions import Conditions
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Result
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 
 from compactor.insight.arrivals import (
+    PARTS,
     Arrival,
     Content,
+    Curve,
     Looked,
     Ran,
     Recorded,
@@ -66,3 +68,26 @@ def test_ratios_are_of_all_bytes_and_fall_back() -> None:
     runs = [ran(major=True, read=100, written=50, directories=2), ran(major=True, read=300, written=250, directories=2)]
     assert keeps(runs, {True: 1.0, False: 0.9}) == {True: 0.75, False: 0.9}
     assert core_seconds_a_byte(runs, {True: 0.0, False: 7.0}) == {True: pytest.approx(0.01), False: 7.0}
+
+
+def test_each_part_has_the_mean_of_its_time() -> None:
+    curve = Curve(0, 100 * PARTS)
+    curve.add(2, 0, 150)
+    curve.add(4, 150, 100 * PARTS)
+    points = curve.points()
+    assert points[:3] == [(50, 2.0), (150, 3.0), (250, 4.0)]
+    assert (len(points), points[-1]) == (PARTS, (100 * PARTS - 50, 4.0))
+
+
+def test_several_values_share_a_part() -> None:
+    curve = Curve(1000, 1000 + PARTS)
+    curve.add(1, 0, 1001)  # from before it began
+    curve.add(5, 1000, 1001)
+    assert curve.points() == [(pytest.approx(1000.5, abs=0.5), 3.0)]
+
+
+def test_without_a_time_nothing_is_kept() -> None:
+    curve = Curve()
+    curve.add(1, 0, 10)
+    curve.add(1, 10, 10)
+    assert curve.points() == []

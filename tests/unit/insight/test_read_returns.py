@@ -1,6 +1,14 @@
 from __future__ import annotations
 
-from compactor.insight.read_returns import WINDOW_MS, ReadOnce, RunOnce, compare
+import json
+from pathlib import Path
+
+from compactor.insight.read_returns import HARDLY, WINDOW_MS, ReadOnce, ReadsADay, RunOnce, compare
+from compactor.requests.import_reads import import_reads
+from compactor.site.site import Site
+from compactor.state.runs import DAY_MS
+from tests.support.read_events import plain
+from tests.support.tables import make_table
 
 MINUTE = 60_000
 RUN = RunOnce(entry_id=1, partition=None, began=100 * MINUTE, ended=110 * MINUTE)
@@ -49,3 +57,17 @@ def test_the_next_compaction_of_the_same_bounds_what_is_after() -> None:
 def test_a_week_is_long_enough() -> None:
     week = WINDOW_MS // MINUTE
     assert compare([read(10, 8.0), read(110 + week + 1, 1.0)], [RUN]) == []
+
+
+def test_reads_of_the_last_days_by_table(deployment: Site, warehouse: Path) -> None:
+    now = deployment.metastore.now_ms()
+    assert (
+        ReadsADay.since(deployment.state, deployment.name, now, 7).for_table("default", "t") == 1.0
+    )  # nobody tells of any
+    for name in ("t", "unread"):
+        make_table(deployment, warehouse, name)
+    ages = (0.1, 1, 2, 6, 9)
+    told = [plain(number, at=(now - age * DAY_MS) / 1000, seconds=1) for number, age in enumerate(ages)]
+    import_reads(deployment, [json.dumps(told)], "f")
+    reads = ReadsADay.since(deployment.state, deployment.name, now, 8)
+    assert (reads.for_table("default", "t"), reads.for_table("default", "unread")) == (0.5, HARDLY)

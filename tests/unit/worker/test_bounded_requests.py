@@ -19,7 +19,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.worker.bounded_requests import bound_of
 from compactor.worker.ending import Outcome, Result
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.passes import clean_all, compact
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in

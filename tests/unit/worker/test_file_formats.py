@@ -7,16 +7,30 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select, update
 
+from compactor.acid.names import Layout
 from compactor.base.errors import Refused
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import PARTITIONS, SDS, SERDE_PARAMS, TBLS
 from compactor.rewrite.plan.file_format import FileFormat
+from compactor.settings.output_class import OutputClass
 from compactor.site.site import Site
-from compactor.worker.file_formats import file_format_of
+from compactor.worker.file_formats import file_format_of, must_suit
 from tests.support.insert_only import INPUTS, make_insert_only
 from tests.support.tables import entity_of, make_table, with_settings
+
+TABLE = Table(
+    id=1,
+    database="default",
+    name="t",
+    location="/w/t",
+    columns=(
+        Column(name="name", type="string"),
+        Column(name="flag", type="boolean"),
+        Column(name="seen", type="timestamp"),
+    ),
+)
 
 
 def format_of(site: Site, table: Table) -> FileFormat | None:
@@ -71,3 +85,29 @@ def test_a_partition_keeps_its_own_format(deployment: Site, warehouse: Path) -> 
         conn.execute(update(SDS).where(SDS.c.SD_ID.in_(mine)).values(INPUT_FORMAT=INPUTS[FileFormat.PARQUET]))
     entity = Entity(database="default", table="p", partition="p=1")
     assert file_format_of(deployment, deployment.target(entity)) is FileFormat.PARQUET
+
+
+@pytest.mark.parametrize("asked", [None, OutputClass(compression="ZSTD"), OutputClass(bloom_filters=("*", "name"))])
+def test_what_suits(asked: OutputClass | None) -> None:
+    must_suit(TABLE, asked, Layout.VISIBILITY)
+
+
+def test_a_codec_that_hive_3_1_cannot_read_is_refused_by_name() -> None:
+    """ORC 1.5 reads no ZSTD."""
+    must_suit(TABLE, OutputClass(compression="SNAPPY"), Layout.PLAIN)
+    with pytest.raises(Refused, match=r"orc\.compress = ZSTD: Hive 3\.1, .* expected NONE, ZLIB, SNAPPY or LZ4"):
+        must_suit(TABLE, OutputClass(compression="ZSTD"), Layout.PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nam", "it has no column 'nam'; did you mean name?"),
+        ("flag", "column flag is boolean, which cannot have a bloom filter"),
+        ("seen", "column seen is timestamp, which cannot have a bloom filter"),
+    ],
+)
+def test_a_filter_that_a_column_cannot_have_is_refused_by_name(name: str, said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        must_suit(TABLE, OutputClass(bloom_filters=("name", name)), Layout.VISIBILITY)
+    assert said in str(refused.value)

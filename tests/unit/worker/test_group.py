@@ -25,8 +25,8 @@ from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker import group_run
 from compactor.worker.ending import Outcome, Result
+from compactor.worker.under_way import Options
 from compactor.worker.work import work_together
-from compactor.worker.worker_options import Options
 from tests.support.committing import watched_sections
 from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.passes import clean_all

@@ -22,7 +22,7 @@ from compactor.worker import group_run, work
 from compactor.worker.ending import abandon, put_back
 from compactor.worker.phases import Claimed, Committed, MustBeMajor, Opened, Planned, StagedEntry
 from compactor.worker.publication import publish
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.tables import insert, make_table
 from tests.support.watching import names_in
 

@@ -33,8 +33,8 @@ from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.writer import write_deletes, write_rows
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.rebalance_view import allocate_write_id, must_be_possible
+from compactor.worker.under_way import Options
 from compactor.worker.work import work
-from compactor.worker.worker_options import Options
 from tests.support.passes import clean_all, compact, rows_without_visibility, settle
 from tests.support.tables import entity_of, insert, make_table, rows_of, story, with_settings
 from tests.support.watching import Interrupted, names_in

@@ -22,7 +22,7 @@ from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings
 

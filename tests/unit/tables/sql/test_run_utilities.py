@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.answers import show, show_compactions, show_locks
+from compactor.answers import show_compactions, show_locks, show_rows
 from compactor.base.errors import CompactorError, NotFound, Refused
 from compactor.compaction.states import State
 from compactor.requests.request import WaitTimedOut
@@ -93,7 +93,7 @@ def test_transactions_and_locks_have_hives_columns(sql: Sql, deployment: Site) -
     assert [tuple(row) for row in every] == [show_locks.LockShown.columns()]
     assert (every == of_table, of_partition, of_database) == (True, [], every)
     assert [tuple(row) for row in extended] == [show_locks.LockExtended.columns()]
-    assert [tuple(row) for row in transactions] == [show.TransactionRow.columns()]
+    assert [tuple(row) for row in transactions] == [show_rows.TransactionRow.columns()]
     assert transactions[0]["state"] == "OPEN"
 
 

@@ -22,7 +22,7 @@ from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions.pending import Pending
 from compactor.worker.ending import Result
-from compactor.worker.worker_options import Options
+from compactor.worker.under_way import Options
 from tests.support.tables import with_settings
 
 DAY = date(2026, 11, 1)

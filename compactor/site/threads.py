@@ -1,12 +1,15 @@
-"""A thread pool that runs one step for many things, since most steps wait for a store."""
+"""Threads: a pool that runs one step for many things, one that repeats an action, and one for work that may fail."""
 
 from __future__ import annotations
 
+import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TypeVar
+from types import TracebackType
+from typing import Self, TypeVar
 
 from compactor.orc.io.look_ahead import run_timed
 
@@ -14,6 +17,9 @@ _TURN_S = 0.1  #: the longest wait for the steps of another thread, which may ha
 
 _Thing = TypeVar("_Thing")
 _Result = TypeVar("_Result")
+_log = logging.getLogger(__name__)
+_Answer = TypeVar("_Answer")
+PATIENCE_S = 30.0  #: a call that takes longer is abandoned
 
 
 class SideBySide:
@@ -94,3 +100,58 @@ def _work(
 ) -> None:
     for number in numbers:
         results[number] = step(things[number])
+
+
+class Periodic(ABC):
+    """Calls ``_act`` every ``period_s`` seconds until the block ends or ``_act`` returns false."""
+
+    def __init__(self, name: str, period_s: float) -> None:
+        self._period_s = period_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._period_s):
+            if not self._act():
+                return
+
+    @abstractmethod
+    def _act(self) -> bool:
+        """Acts once. Returns false to stop; an exception ends the thread."""
+
+
+def run_best_effort(what: str, act: Callable[[], _Answer], patience_s: float = PATIENCE_S) -> _Answer | None:
+    """Returns the result of ``act``, or logs a warning and returns None if it fails or takes too long.
+
+    ``act`` runs in its own daemon thread, because it may never return on a file system that hangs.
+
+    Args:
+        what: the name of the work in the log.
+    """
+    answers: list[_Answer] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answers.append(act())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the pass has done its work
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name=f"run_best_effort: {what}", daemon=True)
+    thread.start()
+    thread.join(patience_s)
+    for error in errors:
+        _log.warning("%s failed, which changes nothing else: %s", what, error, exc_info=error)
+    if thread.is_alive():
+        _log.warning("%s takes longer than %.0f s and is left to itself, which changes nothing else", what, patience_s)
+    return answers[0] if answers else None
