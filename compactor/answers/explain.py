@@ -50,7 +50,10 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionExplanation:
-    """One partition, or the table itself. ``runs`` are the figures of our last runs, as our state keeps them."""
+    """One partition, or the table itself.
+
+    ``runs`` are the figures of our last runs, as our state keeps them.
+    """
 
     surveyed: Surveyed
     summary: PlanSummary = PlanSummary()  #: of a plan as of now
@@ -176,7 +179,10 @@ def explain(site: Site, table: str, partition: str | None = None) -> Explanation
 
 
 def _summarize_plan(site: Site, row: Surveyed, settings: Settings) -> PlanSummary:
-    """Returns the summary of the plan. Plans only where it may differ from the default: planning lists files."""
+    """Returns the summary of the plan.
+
+    Plans only where it may differ from the default: planning lists files.
+    """
     decision = row.considered.decision
     many = row.content.deltas > settings.integer("hive.compactor.max.num.delta")
     if decision is None or decision.type not in SHAPES or not (many or settings.boolean("compactor.naming.delay")):

@@ -118,7 +118,10 @@ class Fleet:
 
 
 def fleet(site: Site, worst: int = 10) -> Fleet:
-    """Returns the overview of a metastore with its ``worst`` tables; without a state, only the queue's part."""
+    """Returns the overview of a metastore with its ``worst`` tables.
+
+    Without a state, only the queue's part.
+    """
     return with_queue(site, count_fleet(site, worst))
 
 

@@ -62,7 +62,10 @@ def take_readings(site: Site) -> Readings:
 
 
 def readings_of(site: Site, outcomes: Mapping[str, int]) -> Readings:
-    """Reads the metastore as it is now; ``outcomes`` are the numbers of tables and partitions by their last decision."""
+    """Reads the metastore as it is now.
+
+    ``outcomes`` are the numbers of tables and partitions by their last decision.
+    """
     metastore, now = site.metastore, site.metastore.now_ms()
     queued = metastore.entries.count_queued()
     ended = metastore.entries.count_ended(now - LATELY_DAYS * DAY_MS, now - DAY_MS)

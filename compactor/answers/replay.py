@@ -113,7 +113,10 @@ def _decider(settings: Settings) -> Decide:
 
 
 def _group_looks(decisions: Iterable[Decided]) -> Iterator[tuple[Entity, tuple[Looked, ...]]]:
-    """Yields the looks at each entity, oldest first. A decision without figures did not list the directory."""
+    """Yields the looks at each entity, oldest first.
+
+    A decision without figures did not list the directory.
+    """
     looks_of: defaultdict[Entity, list[Looked]] = defaultdict(list)
     for decision in decisions:
         if "files" in decision.numbers and decision.at is not None:

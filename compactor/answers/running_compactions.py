@@ -73,7 +73,9 @@ def running(site: Site, entries: Sequence[Entry], batches: Mapping[int, Batch] |
 
 
 def time_left(progress: Progress | None, *, now: int, began: int | None, expected_ms: int | None) -> int | None:
-    """Returns the milliseconds that remain at ``now`` (epoch ms) of a run; None if they cannot be estimated.
+    """Returns the milliseconds that remain at ``now`` (epoch ms) of a run.
+
+    Returns None if they cannot be estimated.
 
     Goes by the run's own pace once that says enough, before that by ``expected_ms``. Never negative: a run that takes longer
     than estimated is about to end.

@@ -124,7 +124,10 @@ class CompactionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionWords:
-    """A filter as a user writes it; None matches all. ``type`` and ``state`` are Hive's words, in any case."""
+    """A filter as a user writes it; None matches all.
+
+    ``type`` and ``state`` are Hive's words, in any case.
+    """
 
     id: int | None = None
     name: str | None = None

@@ -45,7 +45,10 @@ class LockExtended(LockShown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockOfStatement(LockShown):
-    """A row of SHOW LOCKS ... EXTENDED of a lock manager that knows the query's text; ``agent_info`` is its id."""
+    """A row of SHOW LOCKS ... EXTENDED of a lock manager that knows the query's text.
+
+    ``agent_info`` is its id.
+    """
 
     statement: str | None
 

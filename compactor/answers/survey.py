@@ -157,7 +157,10 @@ class Survey:
         ]
 
     def unnamed(self, table: Table) -> Considered | None:
-        """Returns the outcome for aborted dynamic-partition writes, which only name the table; None without any."""
+        """Returns the outcome for aborted dynamic-partition writes, which only name the table.
+
+        Returns None without any.
+        """
         entity = Entity(database=table.database, table=table.name)
         if not table.partition_keys or entity not in self._scan.aborts:
             return None
@@ -238,7 +241,10 @@ def survey_tables(
 
 
 def _is_in_pool(site: Site, table: Table, pool: str | None) -> bool:
-    """Returns true if the table's requests go to ``pool``, or if that is unknown; its row then has the reason."""
+    """Returns true if the table's requests go to ``pool``, or if that is unknown.
+
+    Its row then has the reason.
+    """
     if pool is None:
         return True
     try:

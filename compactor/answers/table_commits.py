@@ -39,7 +39,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commits:
-    """Commits to one table. ``partitions`` are those still recorded as written; None if there are too many to name."""
+    """Commits to one table. ``partitions`` are those still recorded as written.
+
+    ``partitions`` is None if there are too many to name.
+    """
 
     table: str
     write_ids: tuple[WriteId, ...]

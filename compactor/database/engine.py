@@ -259,7 +259,10 @@ _ABANDONED: list[Engine] = []
 
 
 class _Beginning:
-    """Begins a transaction by our own statements. Without a reference to ``Database``, which can be freed early."""
+    """Begins a transaction by our own statements.
+
+    Without a reference to ``Database``, which can be freed early.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

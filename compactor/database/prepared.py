@@ -108,7 +108,9 @@ def in_parts(values: Sequence[_T], count: int) -> Iterator[Sequence[_T]]:
 
 @contextmanager
 def savepoint(conn: Connection, name: str, on_failure: Callable[[Exception], object]) -> Iterator[None]:
-    """Runs the body under a savepoint; if it fails, undoes only its changes and passes the error to ``on_failure``.
+    """Runs the body under a savepoint.
+
+    If it fails, undoes only its changes and passes the error to ``on_failure``.
 
     Raises:
         DBAPIError: the connection is lost, or the database has undone the whole transaction.

@@ -83,7 +83,10 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """The records of one table or partition, oldest first. ``reads`` is the number of reads of its table a day."""
+    """The records of one table or partition, oldest first.
+
+    ``reads`` is the number of reads of its table a day.
+    """
 
     looks: Sequence[Looked]
     runs: Sequence[Ran] = ()

@@ -108,7 +108,10 @@ def _parse_event(event: object, where: str) -> Query | None:
 
 
 def _read_trino(event: Mapping[str, Any]) -> Query | None:
-    """Reads ``QueryCompletedEvent`` of Trino's SPI. Events of begun queries and of splits have no statistics."""
+    """Reads ``QueryCompletedEvent`` of Trino's SPI.
+
+    Events of begun queries and of splits have no statistics.
+    """
     metadata, statistics = event["metadata"], event.get("statistics")
     if not isinstance(statistics, dict) or metadata.get("queryState") != _FINISHED:
         return None
@@ -146,7 +149,10 @@ def _read_hive(event: Mapping[str, Any]) -> Query | None:
 
 
 def _read_plain(event: Mapping[str, Any]) -> Query | None:
-    """Reads a record of any other reader, such as our own scans. ``tables`` are names such as ``sales.orders``."""
+    """Reads a record of any other reader, such as our own scans.
+
+    ``tables`` are names such as ``sales.orders``.
+    """
     return _build_query(
         engine=event["engine"],
         id=event["id"],

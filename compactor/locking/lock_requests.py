@@ -69,7 +69,10 @@ def overlap(a: Lockable, b: Lockable) -> bool:
 
 
 def conflicts(requested: Lockable, existing: Lockable, *, semi_shared: bool = False) -> bool:
-    """Returns true if ``existing`` makes ``requested`` wait. Callers leave out locks of the same transaction."""
+    """Returns true if ``existing`` makes ``requested`` wait.
+
+    Callers leave out locks of the same transaction.
+    """
     return overlap(requested, existing) and not compatible(requested.type, existing.type, semi_shared=semi_shared)
 
 

@@ -99,7 +99,10 @@ def locking_is_on(settings: Settings) -> bool:
 
 
 def write_lock(kind: AccessKind, settings: Settings, hive: HiveRules = HIVE_4) -> LockType | None:
-    """Returns the lock of a statement that writes into a transactional table or partition; None for no lock."""
+    """Returns the lock of a statement that writes into a transactional table or partition.
+
+    Returns None for no lock.
+    """
     return _rule(kind, True, settings, hive).lock if locking_is_on(settings) else None
 
 

@@ -32,7 +32,10 @@ _R = RESIDENTS.c
 
 
 class BatchState(enum.Enum):
-    """States of a batch: planned, running, then done or released. Only ``Batches.renew`` goes back to planned."""
+    """States of a batch: planned, running, then done or released.
+
+    Only ``Batches.renew`` goes back to planned.
+    """
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -256,7 +259,9 @@ class Batches:
 
     @retried
     def release(self, batch_id: int, driver: str | None = None) -> bool:
-        """Takes the batch from its driver and frees its entries; with ``driver``, only if that driver has the batch.
+        """Takes the batch from its driver and frees its entries.
+
+        With ``driver``, only if that driver has the batch.
 
         Returns false if nothing changed.
         """
@@ -335,7 +340,10 @@ class Batches:
 
     @retried
     def remove_dead_residents(self, metastore: str) -> int:
-        """Removes residents whose time has ended, and ends their planned batches; returns the number of residents."""
+        """Removes residents whose time has ended, and ends their planned batches.
+
+        Returns the number of residents.
+        """
         with self._database.write() as conn:
             lock_state(conn)
             dead = _R.METASTORE == metastore, _R.ALIVE_UNTIL <= now_ms(conn)

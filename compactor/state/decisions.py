@@ -39,7 +39,10 @@ class Decisions:
 
     @retried
     def record(self, metastore: str, decisions: Iterable[Decided], *, at: int | None = None) -> int:
-        """Stores decisions of one pass and returns its time; a pass that stores in several steps passes ``at`` on."""
+        """Stores decisions of one pass and returns its time.
+
+        A pass that stores in several steps passes ``at`` on.
+        """
         with self._database.write() as conn:
             at = now_ms(conn) if at is None else at
             rows = [

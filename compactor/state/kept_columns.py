@@ -28,13 +28,19 @@ class KeptColumns:
         self._metastore = metastore
 
     def get(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
-        """Returns the kept values of these rows, by column name without prefix; rows without values are left out."""
+        """Returns the kept values of these rows, by column name without prefix.
+
+        Rows without values are left out.
+        """
         with self._database.read() as conn:
             return self._get(conn, ids)
 
     @retried
     def put(self, rows: Mapping[int, Mapping[str, Any]], *, replace: bool = False) -> None:
-        """Adds these values to those kept for the rows; ``replace`` drops the earlier values of these rows first."""
+        """Adds these values to those kept for the rows.
+
+        ``replace`` drops the earlier values of these rows first.
+        """
         if not rows:
             return
         with self._database.write() as conn:

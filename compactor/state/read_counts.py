@@ -105,7 +105,10 @@ class Reads:
 
     @retried
     def purge(self, metastore: str, older_than_ms: int, most: int = MOST_ROWS) -> int:
-        """Deletes reads that ended longer ago than this, and the oldest ones beyond ``most``; returns their number."""
+        """Deletes reads that ended longer ago than this, and the oldest ones beyond ``most``.
+
+        Returns their number.
+        """
         is_ours = _R.METASTORE == metastore
         with self._database.write() as conn:
             newest = select(_R.ENDED_AT).where(is_ours).order_by(_R.ENDED_AT.desc()).offset(most).limit(1)

@@ -188,7 +188,10 @@ class Runs:
         return newest_runs
 
     def of_table(self, metastore: str, database: str, table: str, since: int, limit: int) -> list[Run]:
-        """Returns the newest runs of a table and its partitions, newest first; ``since`` (epoch ms) bounds their ends."""
+        """Returns the newest runs of a table and its partitions, newest first.
+
+        ``since`` (epoch ms) bounds their ends.
+        """
         query = select(RUNS).where(_R.METASTORE == metastore, _R.DB_NAME == database, _R.TABLE_NAME == table)
         query = query.where(_R.ENDED_AT >= since).order_by(_R.RUN_ID.desc()).limit(limit)
         with self._database.read() as conn:

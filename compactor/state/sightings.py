@@ -29,7 +29,10 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPlace:
-    """A location that held data at ``at`` (epoch ms); ``identity`` is None where the store has no identities."""
+    """A location that held data at ``at`` (epoch ms).
+
+    ``identity`` is None where the store has no identities.
+    """
 
     identity: str | None
     at: int
@@ -70,7 +73,10 @@ class Sightings:
             return now
 
     def aborts(self, metastore: str, aborted: Mapping[TxnId, int]) -> dict[TxnId, int]:
-        """Returns when each of ``aborted`` was first seen (epoch ms); ``aborted`` maps a transaction to its start."""
+        """Returns when each of ``aborted`` was first seen (epoch ms).
+
+        ``aborted`` maps a transaction to its start.
+        """
         with self._database.read() as conn:
             rows = conn.execute(select(ABORTS).where(_A.METASTORE == metastore)).all()
         return {TxnId(row.TXN_ID): row.SEEN_AT for row in rows if aborted.get(TxnId(row.TXN_ID)) == row.STARTED}

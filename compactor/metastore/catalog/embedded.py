@@ -110,7 +110,9 @@ class EmbeddedCatalog:
 
     @retried
     def prepare_table(self, new: NewTable) -> tuple[Table, InTransaction]:
-        """Draws the id of a new table; returns the future table, and a function that creates it in a transaction.
+        """Draws the id of a new table.
+
+        Returns the future table, and a function that creates it in a transaction.
 
         The function raises as ``create_table`` does.
 
@@ -166,7 +168,9 @@ class EmbeddedCatalog:
 
     @retried
     def rename_partition(self, table: Table, part_name: str, values: Sequence[str]) -> Partition:
-        """Gives a partition and its dependent rows other values (Hive's ``OnRenameFunction``); its location stays.
+        """Gives a partition and its dependent rows other values (Hive's ``OnRenameFunction``).
+
+        Its location stays.
 
         Raises:
             NotFound: the table has no such partition.
@@ -263,7 +267,9 @@ class EmbeddedCatalog:
     def rename_table(
         self, table: Table, name: str, database: str | None = None, *, location: str | None = None
     ) -> Table:
-        """Gives a table and its dependent rows another name, and maybe another database; returns the renamed table.
+        """Gives a table and its dependent rows another name, and maybe another database.
+
+        Returns the renamed table.
 
         The location stays, unless its directory was moved to ``location``, as Hive does for a managed table. Partitions
         below the old location move with it.

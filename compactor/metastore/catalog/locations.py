@@ -183,7 +183,10 @@ class Locations:
     def partitions_of(
         self, tables: Collection[int], spellings: Collection[str] | None = None
     ) -> Iterator[PartitionGround]:
-        """Yields the partitions of these tables (TBL_IDs); with ``spellings``, only if their location has one of them."""
+        """Yields the partitions of these tables (TBL_IDs).
+
+        With ``spellings``, only if their location has one of them.
+        """
         where = everything() if spellings is None else _has_spelling(spellings)
         for batch in in_parts(sorted(tables), _AT_ONCE):
             yield from self._rows(_partitions().where(PARTITIONS.c.TBL_ID.in_(batch), where))

@@ -66,7 +66,9 @@ class NewPartitions:
         self._database, self._dialect = database, dialect
 
     def adding(self, partitions: Sequence[NewPartition]) -> InTransaction:
-        """Draws the ids of ``partitions`` now; returns a function that adds them within a database transaction.
+        """Draws the ids of ``partitions`` now.
+
+        Returns a function that adds them within a database transaction.
 
         Nobody has to wait for the counters of ids until that commits. A partition that somebody else has added in the
         same place meanwhile stays as it is. The function raises Refused if it was added in another place, and NotFound

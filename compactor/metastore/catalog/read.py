@@ -143,7 +143,10 @@ class Catalog:
             return {(row.NAME, row.TBL_NAME) for query in queries for row in conn.execute(query)}
 
     def partitions(self, table: Table, names: Collection[str] | None = None) -> list[Partition]:
-        """Returns the partitions of ``table`` by name; with ``names`` (as stored) only the existing ones of these."""
+        """Returns the partitions of ``table`` by name.
+
+        With ``names`` (as stored) only the existing ones of these.
+        """
         chosen = () if names is None else (PARTITIONS.c.PART_NAME.in_(names),)
         with self._database.read() as conn:
             return partitions_of(conn, table, *chosen)

@@ -49,7 +49,10 @@ def has_lock(conn: Connection, txn: TxnId) -> bool:
 
 
 class Locks:
-    """Reads and writes HIVE_LOCKS. A partition is locked under every form of its name that writers use (PROTOCOL 9)."""
+    """Reads and writes HIVE_LOCKS.
+
+    A partition is locked under every form of its name that writers use (PROTOCOL 9).
+    """
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database

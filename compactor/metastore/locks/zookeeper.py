@@ -327,7 +327,9 @@ def open_zookeeper_locks(
     connect_timeout: float = 15.0,
     answer_timeout: float = ANSWER_TIMEOUT_SECONDS,
 ) -> ZooKeeperLocks:
-    """Opens a session at ``hosts`` (``host:port,host:port``; ``hive.zookeeper.quorum``). Times are seconds.
+    """Opens a session at ``hosts`` (``host:port,host:port``; ``hive.zookeeper.quorum``).
+
+    Times are seconds.
 
     Raises:
         NotSupported: kazoo is not installed.

@@ -34,7 +34,10 @@ class SerDeInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageDescriptor:
-    """Where rows are and how they are read; ``sort_columns`` are names with 1 for ascending, 0 for descending."""
+    """Where rows are and how they are read.
+
+    ``sort_columns`` are names with 1 for ascending, 0 for descending.
+    """
 
     columns: tuple[FieldSchema, ...]
     location: str | None

@@ -158,7 +158,9 @@ class Commits:
         return now.state in (State.READY_FOR_CLEANING, State.SUCCEEDED) and now.txn_id == txn
 
     def txn_state(self, entry: Entry) -> str | None:
-        """Returns TXN_STATE of the transaction that compacted the entry; None if it has none, or its row is gone.
+        """Returns TXN_STATE of the transaction that compacted the entry.
+
+        Returns None if it has none, or its row is gone.
 
         Hive 3.1 forgets committed transactions, but there the same commit makes the entry ready for cleaning.
         """

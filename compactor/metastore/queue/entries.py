@@ -152,7 +152,10 @@ class Entries:
     def queue_page(
         self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0
     ) -> EntryPage:
-        """Returns a page of the queue, oldest first; ``find`` has words of ``db.table/partition``, in any case."""
+        """Returns a page of the queue, oldest first.
+
+        ``find`` has words of ``db.table/partition``, in any case.
+        """
         query = _select_rows(COMPACTION_QUEUE, "CQ", find, states)
         page = query.order_by(COMPACTION_QUEUE.c.CQ_ID).limit(limit).offset(offset)
         with self._table.database.read() as conn:
@@ -184,7 +187,10 @@ class Entries:
     def ended(
         self, tables: Collection[tuple[str, str]], partitions: Collection[str | None] | None = None
     ) -> dict[tuple[str, str], dict[str | None, Ended]]:
-        """Returns the ended compactions of each of ``tables``, by partition; with ``partitions`` only of these."""
+        """Returns the ended compactions of each of ``tables``, by partition.
+
+        With ``partitions`` only of these.
+        """
         ended: dict[tuple[str, str], dict[str | None, Ended]] = {table: {} for table in tables}
         figures = (
             func.max(CC.CC_ID),
@@ -298,7 +304,9 @@ class Entries:
         return {entry.worker_version for entry in read if entry.worker_version}
 
     def oldest(self, state: State) -> Entry | None:
-        """Returns the row of the queue that has been in ``state`` for the longest time; rows without a time come last.
+        """Returns the row of the queue that has been in ``state`` for the longest time.
+
+        Rows without a time come last.
 
         ``state`` is initiated, working or ready for cleaning.
         """
@@ -379,7 +387,10 @@ def _ended_in_tables(tables: Collection[tuple[str, str]], columns: Any = CC) -> 
 
 
 def _ended_in_partitions(partitions: Collection[str | None] | None, columns: Any = CC) -> ColumnElement[bool]:
-    """Returns the condition for rows of ``partitions``; a None in it means the table itself, no list all rows."""
+    """Returns the condition for rows of ``partitions``.
+
+    A None in it means the table itself, no list all rows.
+    """
     if partitions is None:
         return true()
     named = columns.CC_PARTITION.in_({name for name in partitions if name is not None})

@@ -35,7 +35,10 @@ _MAJOR = CompactionType.MAJOR.value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A row of the queue that we work on. ``number`` is unique to the claim, and part of the names of staged files."""
+    """A row of the queue that we work on.
+
+    ``number`` is unique to the claim, and part of the names of staged files.
+    """
 
     id: int
     number: int
@@ -192,7 +195,10 @@ class Hive2:
 
 
 def write_ids(txns: ValidTxnList, entity: Entity) -> ValidWriteIdList:
-    """Returns the snapshot of one table; in Hive 2 the number of a transaction is its write ID in every table."""
+    """Returns the snapshot of one table.
+
+    In Hive 2 the number of a transaction is its write ID in every table.
+    """
     return ValidWriteIdList(
         table=f"{entity.database}.{entity.table}",
         high_watermark=WriteId(txns.high_watermark),

@@ -159,7 +159,10 @@ def queued(row: _Row) -> Entry:
 
 
 def ended(row: _Row) -> Entry:
-    """Returns a row of COMPLETED_COMPACTIONS as an entry; a 0, which Hive writes for no value, reads as None."""
+    """Returns a row of COMPLETED_COMPACTIONS as an entry.
+
+    A 0, which Hive writes for no value, reads as None.
+    """
     return _entry(row, "CC", end=_set(row["CC_END"]), cleaner_start=None, retry_retention=0)
 
 

@@ -170,7 +170,10 @@ class _Duplicates:
                 self._rows.setdefault(entity, (state, row.CQ_ID))
 
     def refusal(self, entity: Entity) -> Refused | None:
-        """Returns the error that refuses a request for ``entity`` and names its oldest row; None if it is allowed."""
+        """Returns the error that refuses a request for ``entity`` and names its oldest row.
+
+        Returns None if it is allowed.
+        """
         rows = [row for name in _forms(entity.partition) if (row := self._rows.get(_lower(entity, name)))]
         if not rows:
             return None

@@ -108,7 +108,9 @@ class Claims:
 
     @retried
     def claim_all(self, workers: Mapping[int, str], worker_version: str) -> list[Entry]:
-        """Takes these requests, each for its worker (i -> w); returns those that were still waiting and not locked.
+        """Takes these requests, each for its worker (i -> w).
+
+        Returns those that were still waiting and not locked.
 
         Raises:
             Refused: a worker id does not begin with ``compactor-``.
@@ -157,7 +159,10 @@ class Claims:
 
     @retried
     def record_all(self, works: Sequence[Work]) -> dict[int, LostClaim]:
-        """Records each of ``works`` in one transaction; returns the error of each entry that is no longer ours."""
+        """Records each of ``works`` in one transaction.
+
+        Returns the error of each entry that is no longer ours.
+        """
         lost: dict[int, LostClaim] = {}
         changes: dict[int, dict[str, object]] = {}
         components: list[Work] = []
@@ -189,7 +194,10 @@ class Claims:
     def _waiting(
         self, conn: Connection, pool: str | None, enqueued_before: int, ids: Collection[int] | None
     ) -> Sequence[int]:
-        """Returns requests that may be claimed, oldest first; only the first unlocked one where the schema shows it."""
+        """Returns requests that may be claimed, oldest first.
+
+        Only the first unlocked one where the schema shows it.
+        """
         if ids is None and self._table.rows.is_whole:
             chosen: dict[str, object] = {"before": enqueued_before} if pool is None else {"of_pool": pool}
             return [row[0] for row in send(conn, _oldest(self._table.dialect, of_pool=pool is not None), chosen).rows]
@@ -264,7 +272,10 @@ class Claims:
 
     @retried
     def end_aborted(self, entry_id: int, worker_id: str) -> bool:
-        """Ends an entry that ``abort_running`` marked, once storage is clean; returns false without such a row."""
+        """Ends an entry that ``abort_running`` marked, once storage is clean.
+
+        Returns false without such a row.
+        """
         with self._table.changing() as conn:
             entry = self._table.locked(conn, entry_id)
             if entry is None or entry.worker_id != worker_id or not is_being_aborted(entry):
@@ -315,7 +326,10 @@ class Claims:
 
     @contextmanager
     def _lock_lost_entry(self, entry_id: int, worker_id: str) -> Iterator[tuple[Connection, Entry | None]]:
-        """Yields the locked entry of a lost worker with an aborted transaction; None if the worker lost the entry."""
+        """Yields the locked entry of a lost worker with an aborted transaction.
+
+        Yields None if the worker lost the entry.
+        """
         with self._table.changing() as conn:
             seen = self._table.seen(conn, entry_id)
             recorded = None if seen is None else seen.txn_id

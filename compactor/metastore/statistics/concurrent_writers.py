@@ -49,7 +49,10 @@ def without_other_writers(conn: Connection, dialect: Dialect, subjects: Sequence
 
 
 def _is_seen(subject: Subject, write: _Write) -> bool:
-    """Returns true if the view sees the write; Trino's have no write ID here, and maybe no mapping any more."""
+    """Returns true if the view sees the write.
+
+    Trino's have no write ID here, and maybe no mapping any more.
+    """
     known = subject.known
     return known.txns.is_valid(write.txn) if write.write_id is None else known.write_ids.is_valid(write.write_id)
 

@@ -97,7 +97,9 @@ def lost_error(txn: TxnId, winner: TxnId) -> WriteConflict:
 def later_writer(
     conn: Connection, txn: TxnId, database: str, table: str, *, seen: ValidTxnList | None, only_changes: bool
 ) -> TxnId | None:
-    """Returns a transaction that wrote into a table and committed after ``txn`` was opened; None without one.
+    """Returns a transaction that wrote into a table and committed after ``txn`` was opened.
+
+    Returns None without one.
 
     ``txn`` does not see that transaction, or would lose to it although it sees it.
 

@@ -23,7 +23,9 @@ _NUMBER = REPL_TXN_MAP.c.RTM_SRC_TXN_ID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamBatch:
-    """A batch of a stream into a table. Numbers grow from batch to batch; a re-created table starts without one.
+    """A batch of a stream into a table. Numbers grow from batch to batch.
+
+    A re-created table starts without one.
 
     ``query`` is the identity of the checkpoint that counts the batches (Spark's query id), empty for a program that counts
     them itself.
@@ -41,7 +43,10 @@ class StreamBatch:
 
     @property
     def of_query(self) -> str:
-        """The key of the row that names the owner of the stream; the stream's key for a program without a query."""
+        """The key of the row that names the owner of the stream.
+
+        The stream's key for a program without a query.
+        """
         return f"{self.policy}/{self.query}" if self.query else self.policy
 
 

@@ -204,7 +204,9 @@ class Transactions:
     def abort(
         self, txn: TxnId, reason: str, first: Callable[[TxnId], object] | None = None, *, agent: str | None = None
     ) -> bool:
-        """Aborts ``txn``; returns false if it has ended already or never existed. Its components stay until cleaned.
+        """Aborts ``txn``; returns false if it has ended already or never existed.
+
+        Its components stay until cleaned.
 
         ``first`` is called with the newest transaction before the locks are released, while ``txn`` is open and its row
         locked. It must not touch a database.
@@ -302,7 +304,9 @@ class Transactions:
 
     @retried
     def heartbeat_range(self, low: TxnId, high: TxnId) -> HeartbeatRange:
-        """Records a heartbeat of ``low`` to ``high``; returns ended ones (Hive's ``HeartbeatTxnRangeFunction``).
+        """Records a heartbeat of ``low`` to ``high``.
+
+        Returns ended ones (Hive's ``HeartbeatTxnRangeFunction``).
 
         Raises:
             Refused: the range is empty.
@@ -322,7 +326,10 @@ class Transactions:
         return HeartbeatRange(no_such=everyone - aborted - opened, aborted=aborted)
 
     def state(self, txn: TxnId) -> str | None:
-        """Returns ``o``, ``a`` or ``c``; None for a transaction without a row, which may be ended and forgotten."""
+        """Returns ``o``, ``a`` or ``c``.
+
+        Returns None for a transaction without a row, which may be ended and forgotten.
+        """
         with self._database.read() as conn:
             return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == txn)).scalar()
 
@@ -333,7 +340,10 @@ class Transactions:
             return {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
 
     def rows(self, txns: Collection[TxnId]) -> dict[TxnId, TxnRow]:
-        """Returns state and type of the ``txns`` with a row; ``txns`` may hold any numbers from names of directories."""
+        """Returns state and type of the ``txns`` with a row.
+
+        ``txns`` may hold any numbers from names of directories.
+        """
         if not txns:
             return {}
         numbers = sorted(txns)

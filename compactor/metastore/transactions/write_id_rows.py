@@ -209,7 +209,9 @@ class WriteIds:
         seen: ValidTxnList | None = None,
         only_changes: bool = False,
     ) -> TxnId | None:
-        """Returns a transaction that wrote into a table and committed after ``txn`` was opened; None without one.
+        """Returns a transaction that wrote into a table and committed after ``txn`` was opened.
+
+        Returns None without one.
 
         ``txn``, with the snapshot ``seen`` if it has one, does not see that transaction or would lose to it.
         ``only_changes`` counts only transactions that updated, deleted or overwrote.
@@ -341,7 +343,9 @@ def _valid(
 
 
 def _watermark(last: WriteId, mapped: Collection[tuple[TxnId, WriteId]], txns: ValidTxnList) -> WriteId:
-    """Returns the highest write ID whose transaction the snapshot may know; ``last`` is the last allocated one.
+    """Returns the highest write ID whose transaction the snapshot may know.
+
+    ``last`` is the last allocated one.
 
     A purged mapping above it belongs to a committed transaction that is older than the transaction of a lower write ID.
     Hive hides its rows until that other one ends. Here the list then reaches to the last allocated write ID.
