@@ -54,18 +54,18 @@ class SchedulerWatch:
         """Returns true if all of ``entities`` are compacted, whether they are cleaned or wait for the cleaner."""
         entries = self._site.metastore.entries
         ready = entries.queue(states=(State.READY_FOR_CLEANING,))
-        return self._succeeded() | {entry.entity for entry in ready} >= set(entities)
+        return self._list_succeeded() | {entry.entity for entry in ready} >= set(entities)
 
     def are_compacted(self, entities: Collection[Entity]) -> bool:
         """Returns true if all of ``entities`` are compacted and cleaned, and nothing else waits."""
-        return self._succeeded() >= set(entities) and not self._site.metastore.entries.queue()
+        return self._list_succeeded() >= set(entities) and not self._site.metastore.entries.queue()
 
     def find_failure(self, entity: Entity) -> Entry | None:
         """Returns the newest failed compaction of ``entity``; None without one."""
         history = self._site.metastore.entries.history(table=(entity.database, entity.table))
         return max((e for e in history if e.state is State.FAILED), key=lambda entry: entry.id, default=None)
 
-    def _succeeded(self) -> set[Entity]:
+    def _list_succeeded(self) -> set[Entity]:
         return {e.entity for e in self._site.metastore.entries.history() if e.state is State.SUCCEEDED}
 
     def has_succeeded(self, dag: str, kind: str = "", times: int = 1) -> bool:

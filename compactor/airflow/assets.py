@@ -98,7 +98,7 @@ def _event(metastore: str, what: str) -> Asset:
 _Facet = TypeVar("_Facet")
 
 
-def lineage_of(metastore: str, compactions: Collection[int]) -> OperatorLineage:
+def make_lineage(metastore: str, compactions: Collection[int]) -> OperatorLineage:
     """Returns each table that ``compactions`` wrote, as an input and an output with its rows, bytes and files.
 
     Tables have the names of ``convert_asset_to_openlineage``. Only the OpenLineage provider calls this, so its classes are

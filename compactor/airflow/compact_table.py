@@ -115,9 +115,9 @@ class CompactTableOperator(BaseOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """Returns the compacted tables with rows, bytes and files, for OpenLineage's provider."""
-        from compactor.airflow.assets import lineage_of
+        from compactor.airflow.assets import make_lineage
 
-        return lineage_of(self.metastore, self.compactions)
+        return make_lineage(self.metastore, self.compactions)
 
     def _request(self, context: Context) -> list[dict[str, Any]]:
         from compactor.airflow import tasks

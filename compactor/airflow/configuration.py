@@ -19,7 +19,7 @@ def text(key: str) -> str:
     return str(conf.get(SECTION, key, fallback=OPTIONS[key].default)).strip()
 
 
-def one_of(key: str, *allowed: str) -> str:
+def read_choice(key: str, *allowed: str) -> str:
     """Returns the value of ``key``, which must be one of ``allowed``.
 
     Raises:
@@ -61,7 +61,7 @@ def boolean(key: str) -> bool:
     Raises:
         BadSetting: it is not a boolean.
     """
-    return one_of(key, "True", "true", "False", "false").lower() == "true"
+    return read_choice(key, "True", "true", "False", "false").lower() == "true"
 
 
 def dag_id(name: str, metastore: str) -> str:

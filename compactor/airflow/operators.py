@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 import compactor
 from compactor.airflow.assets import create_asset
-from compactor.airflow.configuration import one_of, seconds, text
+from compactor.airflow.configuration import read_choice, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
 from compactor.base.errors import BadSetting, CompactorError
 from compactor.base.private_files import SAFE_PATH, must_be_secret
@@ -166,16 +166,16 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
         """Returns the compacted tables with rows, bytes and files, for OpenLineage's provider."""
-        from compactor.airflow.assets import lineage_of
+        from compactor.airflow.assets import make_lineage
 
-        return lineage_of(self.metastore, self.compactions)
+        return make_lineage(self.metastore, self.compactions)
 
     def _launch(self, context: Any) -> None:
         """Starts the driver, attached to this task or so that it outlives the task."""
         from compactor.launch.batch_watch import find_running
 
         hook = self._hook = self._get_hook()
-        is_process = one_of("launcher", "spark-submit", "process") == "process"
+        is_process = read_choice("launcher", "spark-submit", "process") == "process"
         if (is_detached(hook) or is_process) and text("linger"):
             hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
         with self._secrets_in_file(hook) as inherits:

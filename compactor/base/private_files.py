@@ -163,7 +163,7 @@ def is_here(host: str) -> bool:
         return False
 
 
-def _allowed(path: Path, by_directory: bool) -> int:
+def _find_allowed_bits(path: Path, by_directory: bool) -> int:
     """Returns the bits of a too wide mode that a secret may have.
 
     Others may have the right to read a file that they cannot reach, if a directory of this user or root above it lets only
@@ -185,7 +185,7 @@ def _why_not_secret(path: Path, status: os.stat_result, by_directory: bool) -> s
         return "is not a regular file"
     if not _is_owner(status):
         return f"belongs to user {status.st_uid}; expected: a file of user {os.geteuid()} or of root"
-    if status.st_mode & _TOO_WIDE & ~_allowed(path, by_directory):
+    if status.st_mode & _TOO_WIDE & ~_find_allowed_bits(path, by_directory):
         return f"has mode {_mode(status)}; expected: 0600, or 0640 for a group that may read it"
     return None
 

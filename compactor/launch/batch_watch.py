@@ -154,7 +154,7 @@ def find_application(
     try:
         if application_id is not None:
             return manager.application(application_id) if is_application(application_id) else None
-        return next(reversed(manager.tagged(tag)), None) if tag is not None else None
+        return next(reversed(manager.list_tagged(tag)), None) if tag is not None else None
     except ClusterUnavailable as error:
         log.warning("application %s: %s", application_id or tag, error)
         return None
@@ -164,7 +164,7 @@ def find_running(tag: str) -> str | None:
     """Returns the newest running application with this tag on YARN; None if there is none or YARN cannot be asked."""
     manager = configured_manager(os.environ)
     try:
-        tagged = manager.tagged(tag) if manager is not None else ()
+        tagged = manager.list_tagged(tag) if manager is not None else ()
     except ClusterUnavailable as error:
         log.warning("tag %s: %s", tag, error)
         return None

@@ -42,7 +42,7 @@ class ResourceManager:
         answer = self._ask("GET", f"apps/{number}")
         return None if answer is None else read_application(answer["app"])
 
-    def tagged(self, tag: str) -> tuple[YarnApplication, ...]:
+    def list_tagged(self, tag: str) -> tuple[YarnApplication, ...]:
         """Returns the applications with this tag, oldest first.
 
         Raises:

@@ -109,7 +109,7 @@ def driver_config(config: str | None, conf: Mapping[str, str], *, is_cluster: bo
     """
     if not is_cluster or config is None:
         return config
-    names = _shipped(conf)
+    names = _list_shipped(conf)
     return names.get(config) or names.get(f"file:{config}") or names.get(f"file://{config}") or config
 
 
@@ -138,7 +138,7 @@ def must_know_metastore(config: str | None, conf: Mapping[str, str]) -> None:
     Raises:
         BadSetting: the driver would have no configuration.
     """
-    if config or _IN_ENVIRONMENT & conf.keys() or "compactor.toml" in _shipped(conf).values():
+    if config or _IN_ENVIRONMENT & conf.keys() or "compactor.toml" in _list_shipped(conf).values():
         return
     raise BadSetting(
         "deploy mode cluster: the driver runs on another machine and sees nothing of this environment, such as "
@@ -147,7 +147,7 @@ def must_know_metastore(config: str | None, conf: Mapping[str, str]) -> None:
     )
 
 
-def _shipped(conf: Mapping[str, str]) -> dict[str, str]:
+def _list_shipped(conf: Mapping[str, str]) -> dict[str, str]:
     """Maps the paths of shipped files to their names in the driver's directory."""
     paths = [
         name.strip()

@@ -296,7 +296,7 @@ class _Script:
             count = table.delete(condition).deleted
         else:
             columns = (column for column, _ in action.assignments)
-            values = dict(zip(columns, map(self._text_of, action.values), strict=True))
+            values = dict(zip(columns, map(self._parenthesize, action.values), strict=True))
             count = table.update(condition, values).updated
         return _make_frame(self._spark, [{"statement": statement.name, "table": table.name, "rows": count}], ())
 
@@ -307,10 +307,10 @@ class _Script:
             NotConforming: an INSERT has too few or too many values.
         """
         table = self._table(action.table, action.alias)
-        merge = table.merge(self._source(action), self._text_of(action.on))
+        merge = table.merge(self._source(action), self._parenthesize(action.on))
         for clause in action.clauses:
             condition = self._expression(clause.condition)
-            values = map(self._text_of, clause.values)
+            values = map(self._parenthesize, clause.values)
             if isinstance(clause, parsed_actions.WhenNotMatched):
                 insert = Clause(kind=Kind.INSERT, condition=condition, row=tuple(values), named=clause.columns)
                 merge = replace(merge, clauses=(*merge.clauses, insert))
@@ -340,9 +340,9 @@ class _Script:
         return SourceQuery(read=read, tables=tuple(map(self._qualify, names)))
 
     def _expression(self, span: parsed_actions.Span | None) -> str | None:
-        return None if span is None else self._text_of(span)
+        return None if span is None else self._parenthesize(span)
 
-    def _text_of(self, span: parsed_actions.Span) -> str:
+    def _parenthesize(self, span: parsed_actions.Span) -> str:
         """Returns the text of an expression, in parentheses so that Spark reads it as a single expression."""
         text = self._spark_text.expression(span)
         return text if is_plain(text) else f"({text})"

@@ -10,12 +10,12 @@ import numpy as np
 from compactor.base.errors import BadFile
 from compactor.cli.orcfiledump.java_text import (
     decimal_text,
+    decode_text,
     double_text,
     float_text,
     hybrid_date_text,
     local_seconds,
     round_text,
-    text_of,
     timestamp_text,
 )
 from compactor.orc.format import messages
@@ -85,7 +85,7 @@ def _strings(statistics: messages.Message, count: int, column: OrcType, prolepti
 def _exact_or_bound(statistics: messages.Message, *fields: tuple[str, str]) -> str | None:
     for name, label in fields:
         if statistics.HasField(name):
-            return f"{label}: {text_of(getattr(statistics, name))}"
+            return f"{label}: {decode_text(getattr(statistics, name))}"
     return None
 
 
@@ -96,14 +96,14 @@ def _decimals(statistics: messages.Message, count: int, column: OrcType, prolept
     yield f"max: {_decimal(statistics, 'maximum')}"
     if not statistics.HasField("sum"):
         return
-    total = decimal_text(text_of(statistics.sum)) or "null"
+    total = decimal_text(decode_text(statistics.sum)) or "null"
     digits = len(total.lstrip("-").partition(".")[0].lstrip("0")) + column.scale
     if column.kind is not TypeKind.DECIMAL or column.precision > _DECIMAL_64 or digits <= _DECIMAL_64:
         yield f"sum: {total}"
 
 
 def _decimal(statistics: messages.Message, field: str) -> str:
-    return (decimal_text(text_of(getattr(statistics, field))) if statistics.HasField(field) else None) or "null"
+    return (decimal_text(decode_text(getattr(statistics, field))) if statistics.HasField(field) else None) or "null"
 
 
 def _dates(statistics: messages.Message, count: int, column: OrcType, proleptic: bool) -> Iterator[str]:

@@ -21,12 +21,12 @@ from compactor.base.errors import BadFile, CompactorError, failing_alone
 from compactor.cli.dump_files import DumpFile, read_batches
 from compactor.cli.orcfiledump.java_text import (
     date_text,
+    decode_text,
     double_text,
     field_name,
     local_seconds,
     plain_decimal,
     quote,
-    text_of,
     timestamp_text,
 )
 from compactor.cli.orcfiledump.structure import NEWEST_OF_JAVA, StructureOptions, structure
@@ -214,7 +214,7 @@ class _RowPrinter:
 
 
 def _text_value(scalar: Any, item: OrcType) -> str:
-    text = text_of(scalar.as_buffer().to_pybytes())
+    text = decode_text(scalar.as_buffer().to_pybytes())
     if item.kind is TypeKind.STRING:
         return text
     text = text[: item.maximum_length]

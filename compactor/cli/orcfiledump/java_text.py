@@ -82,7 +82,7 @@ def field_name(name: str) -> str:
     return name if match is None else match[1].replace("``", "`")
 
 
-def text_of(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Decodes UTF-8; U+FFFD replaces invalid bytes."""
     return data.decode("utf-8", "replace")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from compactor.base.errors import NotLossless
 from compactor.cli.orcfiledump.column_statistics import index_lines, statistics_text
-from compactor.cli.orcfiledump.java_text import field_name, round_text, text_of
+from compactor.cli.orcfiledump.java_text import decode_text, field_name, round_text
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text, valid_name
@@ -86,7 +86,7 @@ def _head(tail: Tail, name: str, options: StructureOptions) -> Iterator[str]:
     for path, item in zip(_paths(types, root="root", branch="_"), types, strict=True):
         if item.attributes:
             yield f"Attributes on {path}"
-            for key, value in sorted((text_of(key), text_of(value)) for key, value in item.attributes):
+            for key, value in sorted((decode_text(key), decode_text(value)) for key, value in item.attributes):
                 yield f"  {key}: {value}"
 
 
@@ -128,7 +128,7 @@ def _stripe(source: Source, tail: Tail, number: int, options: StructureOptions) 
         f"  Stripe: offset: {stripe.offset} data: {stripe.data_length} rows: {stripe.rows} tail: {stripe.footer_length} "
         f"index: {stripe.index_length}"
     )
-    yield f"{line} timezone: {text_of(footer.writer_timezone) or _UNKNOWN}" if options.time_zone else line
+    yield f"{line} timezone: {decode_text(footer.writer_timezone) or _UNKNOWN}" if options.time_zone else line
     place = stripe.offset
     for stream in footer.streams:
         kind = _STREAMS[stream.kind] if stream.HasField("kind") else _UNKNOWN
@@ -151,7 +151,7 @@ def _end(source: Source, tail: Tail) -> Iterator[str]:
     if tail.user_metadata:
         yield "\nUser Metadata:"
     for key, value in tail.user_metadata.items():
-        yield f"  {valid_name(key)}={text_of(value)}"
+        yield f"  {valid_name(key)}={decode_text(value)}"
 
 
 FUTURE = "FUTURE"  #: a version that ORC 2.1.2 does not know

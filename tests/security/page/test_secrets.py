@@ -124,14 +124,14 @@ def test_neither_an_action_nor_its_row_has_one(server: Server) -> None:
 @pytest.mark.usefixtures("planted")
 def test_neither_an_xcom_nor_lineage_has_one(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     from compactor.airflow import tasks
-    from compactor.airflow.assets import lineage_of
+    from compactor.airflow.assets import make_lineage
 
     request_compaction(site, table="default.t", type="major")
     with caplog.at_level(logging.DEBUG):
         scanned = tasks.scan("default")
         dry = tasks.dry_run("default", ["default.t"], {"partition": None, "type": None})
         (planned,) = tasks.plan("default")
-        lineage = lineage_of("default", [1])
+        lineage = make_lineage("default", [1])
     assert planned["conf"] == {"spark.executor.memory": "700m"}
     assert MARK not in json.dumps([scanned, dry, planned, repr(lineage)], default=str)
     assert MARK not in caplog.text

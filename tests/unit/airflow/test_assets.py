@@ -14,7 +14,7 @@ from compactor.airflow.assets import (
     compacted,
     convert_asset_to_openlineage,
     create_asset,
-    lineage_of,
+    make_lineage,
     requested,
     sanitize_uri,
 )
@@ -79,7 +79,7 @@ def figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("figures")
 def test_a_table_is_read_and_written() -> None:
-    found = lineage_of("archive", [1, 2])
+    found = make_lineage("archive", [1, 2])
     assert [(one.namespace, one.name) for one in found.inputs] == [
         ("hive://archive", "archive.t1"),
         ("hive://archive", "archive.t2"),

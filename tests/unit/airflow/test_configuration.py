@@ -88,10 +88,10 @@ def test_the_size_above_which_a_person_must_approve(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_of_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert configuration.one_of("launcher", "spark-submit", "process") == "spark-submit"
+    assert configuration.read_choice("launcher", "spark-submit", "process") == "spark-submit"
     monkeypatch.setenv("AIRFLOW__COMPACTOR__LAUNCHER", "rocket")
     with pytest.raises(BadSetting, match="'rocket'; expected: one of 'spark-submit', 'process'"):
-        configuration.one_of("launcher", "spark-submit", "process")
+        configuration.read_choice("launcher", "spark-submit", "process")
 
 
 @pytest.mark.parametrize(("said", "meant"), [("True", True), ("true", True), ("False", False), ("false", False)])

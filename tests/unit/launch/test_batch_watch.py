@@ -181,7 +181,7 @@ class Manager:
     def application(self, number: str) -> YarnApplication | None:
         return self.listed if number == ID else None
 
-    def tagged(self, tag: str) -> tuple[YarnApplication, ...]:
+    def list_tagged(self, tag: str) -> tuple[YarnApplication, ...]:
         return (self.listed,)
 
     def driver_output(self, application: YarnApplication) -> str:

@@ -65,7 +65,7 @@ def test_by_id_by_tag_and_its_end(address: str) -> None:
     assert found is not None
     assert found.state == "RUNNING"
     assert manager.application("application_1_0009") is None
-    assert [one.id for one in manager.tagged("mine")] == ["application_1_0002", "application_1_0010"]
+    assert [one.id for one in manager.list_tagged("mine")] == ["application_1_0002", "application_1_0010"]
     assert manager.kill("application_1_0002")
     assert not manager.kill("application_1_0009")
     method, path, body = Handler.asked[3]

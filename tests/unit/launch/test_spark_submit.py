@@ -43,7 +43,7 @@ class Manager:
             id=number, state=self.state, final="UNDEFINED", queue="q", user="u", name="n", **self.more
         )
 
-    def tagged(self, tag: str) -> tuple[YarnApplication, ...]:
+    def list_tagged(self, tag: str) -> tuple[YarnApplication, ...]:
         assert tag == "the-tag"
         return (self.application(NUMBER),)
 
@@ -56,7 +56,7 @@ class Manager:
 
 
 class Away(Manager):
-    def tagged(self, tag: str) -> tuple[YarnApplication, ...]:
+    def list_tagged(self, tag: str) -> tuple[YarnApplication, ...]:
         raise ClusterUnavailable("nobody answers")
 
 

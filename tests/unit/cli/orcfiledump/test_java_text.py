@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from compactor.cli.orcfiledump.java_text import (
     date_text,
     decimal_text,
+    decode_text,
     double_text,
     field_name,
     float_text,
@@ -22,7 +23,6 @@ from compactor.cli.orcfiledump.java_text import (
     plain_decimal,
     quote,
     round_text,
-    text_of,
     timestamp_text,
 )
 from tests.support.time_zone import time_zone
@@ -108,7 +108,7 @@ def test_names_end_at_a_single_backtick(given: str, name: str) -> None:
 
 
 def test_bytes_that_are_no_text_are_marked() -> None:
-    assert text_of(b"a\xff\xc3b\xe2\x82") == "a\ufffd\ufffdb\ufffd"
+    assert decode_text(b"a\xff\xc3b\xe2\x82") == "a\ufffd\ufffdb\ufffd"
 
 
 @pytest.mark.parametrize(
