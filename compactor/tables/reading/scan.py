@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from compactor.base.errors import Refused
+from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.tables.reading.own_reads import Stopwatch, record_scan
-from compactor.tables.reading.scan_planning import plan_scan
+from compactor.tables.reading.scan_planning import partitions_to_read, plan_scan
 from compactor.tables.reading.scan_request import ScanRequest
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.task_reader import read_task
@@ -59,6 +60,11 @@ class Scan:
                 "rows; load both tables in one transaction"
             )
         return Scan(self._site, self._table, replace(self._request, timestamps=IN_PARTS), txn)
+
+    def entities(self, txn: Transaction) -> list[Entity]:
+        """Returns the table, or the partitions, that ``txn`` would read now, so that a statement can lock them at once."""
+        names = partitions_to_read(txn, self._table, self._request)
+        return [Entity(database=self._table.database, table=self._table.name, partition=name) for name in names]
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """Returns a reader of the rows in batches of bounded size.

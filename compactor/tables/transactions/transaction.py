@@ -278,6 +278,18 @@ class Transaction:
         lock = find_write_lock(self.site, _ACCESS_KINDS[WriteOperation.UPDATE])
         self._lock_and_check(table, _entity(table, partition), lock, to_read, must_see_all=True)
 
+    def lock_for_appending(self, table: Table, partition: str | None, to_read: Sequence[Entity]) -> None:
+        """Takes the lock of an INSERT on the table or partition, and locks to read ``to_read``, in one request.
+
+        Raises:
+            LockNotGranted, TransactionAborted: as for ``begin_statement``.
+        """
+        self._must_live()
+        self._watch.writes = True
+        if self.created.find(table.database, table.name) is None:
+            lock = find_write_lock(self.site, _ACCESS_KINDS[WriteOperation.INSERT])
+            self._lock_for_writing(table, _entity(table, partition), lock, to_read)
+
     def lock_for_changes(
         self,
         table: Table,

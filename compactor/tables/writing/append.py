@@ -62,8 +62,10 @@ def append(txn: Transaction, table: Table, rows: RowSource, options: WriteOption
         LockNotGranted: somebody holds a conflicting lock.
         TransactionAborted: the transaction timed out.
     """
-    parts = conform_rows(table, read_within(txn, rows), options)
-    return write(txn, table, parts, WriteOperation.INSERT, find_static_partition(table, options))
+    partition = find_static_partition(table, options)
+    if isinstance(rows, Scan):
+        txn.lock_for_appending(table, partition, rows.entities(txn))
+    return write(txn, table, conform_rows(table, read_within(txn, rows), options), WriteOperation.INSERT, partition)
 
 
 def overwrite(txn: Transaction, table: Table, rows: RowSource, options: WriteOptions) -> int:
@@ -74,7 +76,7 @@ def overwrite(txn: Transaction, table: Table, rows: RowSource, options: WriteOpt
     """
     must_be_readable(table)
     partition = find_static_partition(table, options)
-    txn.lock_for_overwriting(table, partition)
+    txn.lock_for_overwriting(table, partition, rows.entities(txn) if isinstance(rows, Scan) else ())
     return write(txn, table, conform_rows(table, read_within(txn, rows), options), WriteOperation.UPDATE, partition)
 
 

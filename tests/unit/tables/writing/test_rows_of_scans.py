@@ -91,3 +91,23 @@ def test_a_mutation_takes_no_scan(store: Store) -> None:
     table = store.load_table("default.t")
     with table.mutate(key=["a"]) as mutation, pytest.raises(NotConforming, match="given as Scan"):
         mutation.insert(table.scan())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda table: table.overwrite(table.scan("a > 1")), lambda table: table.append(table.scan("a > 1"))],
+    ids=["overwrite", "append"],
+)
+def test_a_write_of_a_scan_does_not_wait_for_who_waits_for_it(
+    store: Store, stage: Interleaving, write: Callable[[Table], object]
+) -> None:
+    """PROTOCOL 14.2: for the locks to read partitions it queued behind a RENAME that waited for its first lock."""
+    store.create_table("default.p", {"a": "int", "b": "int"}, partitioned_by=["b"])
+    store.load_table("default.p").append(pa.table({"a": [1, 2], "b": [10, 20]}))
+    writing = stage.begin(lambda: write(store.load_table("default.p")))
+    writing.run_to(TransactionStep.LOCKED)
+    renaming = stage.begin(lambda: list(run(store.site, check_text("ALTER TABLE p RENAME TO q"))))
+    renaming.run_to(TransactionStep.LOCK_AWAITED)
+    assert writing.end() == 1
+    renaming.end()
+    assert (2, 20) in rows(store, "q")
