@@ -132,7 +132,6 @@ def _decide(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Chosen | Waiting
 def _drop(site: Site, aborts: AbortedWrites, target: Target | None, entry: Entry, drop: Drop) -> EndedUncleaned:
     """Moves the row to the history. Only a compaction that is known to be aborted loses its directories."""
     if drop.aborted and target is not None and entry.txn_id is not None:
-        leftovers.must_lie_alone(site, target)
         leftovers.clear_aborted(site, target, entry.txn_id)
     if drop.state is State.SUCCEEDED:
         table = _table(site, entry.entity)

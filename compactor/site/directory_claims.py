@@ -30,7 +30,7 @@ from compactor.storage.protocol import Storage
 log = logging.getLogger(__name__)
 _CONTENT_BYTES = 4096  #: the part of a claim's content that is read
 _SHOWN = 200  #: the most characters shown of a name in a claim
-FRESH_S = 10.0  #: seconds for which a program's transactions reuse the claims around a table
+FRESH_S = 10.0  #: seconds for which programs, and whoever makes a claim, reuse the claims around a table
 _MOST_AROUND = 10_000  #: the most directories whose claims are kept
 
 
@@ -67,8 +67,11 @@ class ClaimsAround:
         self._fresh_s = fresh_s
         self._directories: dict[str, _Around] = {}
 
-    def names(self, storage: Storage, directory: str) -> tuple[str, ...]:
+    def names(self, storage: Storage, directory: str, fresh_s: float = math.inf) -> tuple[str, ...]:
         """Returns the names of the claims in ``directory``; none if this user may not list it.
+
+        Args:
+            fresh_s: seconds after which this caller wants it to be listed again.
 
         Raises:
             StorageError: it cannot be listed for any other reason.
@@ -78,7 +81,7 @@ class ClaimsAround:
         around = self._directories.setdefault(directory, _Around())
         with around.lock:  # one lock per directory, so that a hanging store blocks nobody else
             now = time.monotonic()
-            if around.names is None or now - around.listed_at > self._fresh_s:
+            if around.names is None or now - around.listed_at > min(fresh_s, self._fresh_s):
                 names: tuple[str, ...] = ()
                 with suppress(AccessDenied):
                     names = storage.children(directory, CLAIM_PREFIX)
@@ -135,37 +138,60 @@ class DirectoryClaims:
         self.must_be_free_above(table, location)
         self.must_be_free_by_names(table, location, self._storage.children(location) if names is None else names)
 
-    def must_be_free_above(self, table: Table, location: str) -> None:
+    def must_be_free_above(self, table: Table, location: str, fresh_s: float = math.inf) -> None:
         """Checks that no table of another metastore claims a directory around ``location``.
 
         Each is listed once. A directory that this user may not list is skipped.
+
+        Args:
+            fresh_s: seconds after which a directory is listed again.
 
         Raises:
             Disagreement: another table does.
             StorageError: a directory cannot be listed for any other reason; the next call tries again.
         """
-        for foreign in self._foreign_above(table, location):
+        for foreign in self._foreign_above(table, location, fresh_s):
             raise Disagreement(_sentence(table, foreign))
 
-    def must_be_free_of_others(self, what: str, location: str, names: Iterable[str]) -> None:
-        """Checks that no other metastore claims ``location``, where a table of ours was dropped, or a directory around it.
+    def must_be_free_everywhere(self, table: Table, location: str) -> None:
+        """Checks that no other table claims ``location``, a directory around it, or one inside it, however deep.
+
+        Raises:
+            Disagreement: another table does.
+            StorageError: a directory cannot be listed.
+        """
+        self.must_be_free_above(table, location)
+        self.must_be_free_by_names(table, location, self._names_inside(location))
+
+    def must_be_free_of_others(self, what: str, location: str, names: Iterable[str] | None = None) -> None:
+        """Checks that no other metastore claims ``location``, where no table of ours is, or a directory around it.
 
         Args:
-            what: names the dropped table.
-            names: the names in ``location``.
+            what: names the table of ours that was there, or will be.
+            names: the names in ``location``; without them it is looked through, however deep.
 
         Raises:
             Disagreement: another metastore does.
             StorageError: a directory cannot be listed.
         """
+        inside = self._names_inside(location) if names is None else names
         above = ((directory, self._around.names(self._storage, directory)) for directory in _parents(location))
-        for directory, listed in ((location, names), *above):
-            for claim in filter(None, map(parse_claim, listed)):
-                if claim.token != self._own_token():
+        for directory, listed in ((location, inside), *above):
+            for name in listed:
+                folder, _, last = name.rpartition("/")
+                claim = parse_claim(last)
+                if claim is not None and claim.token != self._own_token():
+                    claimed = f"{directory}/{folder}" if folder else directory
                     raise Disagreement(
-                        f"{what} was dropped, and {directory} is claimed by {self._describe_owner(directory, claim)}: "
-                        f"{claim.name}. Nothing is removed there; remove by hand what you know to be left of {what}"
+                        f"{what}: {claimed} is claimed by {self._describe_owner(claimed, claim)}: {claim.name}. Nothing is "
+                        f"written or removed there. Choose another directory; if {what} was dropped, remove by hand what "
+                        "you know to be left of it"
                     )
+
+    def _names_inside(self, location: str) -> list[str]:
+        """Returns the names in ``location``, and the paths of all claims inside it; nothing if it does not exist."""
+        names = self._storage.children(location)
+        return [*names, *_claims_below(self._storage.listing(location))] if names else []
 
     def take(self, table: Table, location: str, listing: Listing) -> None:
         """Claims ``location`` for ``table``, before anything is staged there for the first time.
@@ -190,7 +216,8 @@ class DirectoryClaims:
             for error in self._storage.sync([path]).values():
                 raise error
             names = self._storage.children(location)
-            self.must_be_free_by_names(table, location, names)
+            self.must_be_free_by_names(table, location, [*names, *_claims_below(self._storage.listing(location))])
+            self.must_be_free_above(table, location, FRESH_S)
         except CompactorError:
             self._storage.remove(path, durable=False)  # if two tables claim at once, both stop
             raise
@@ -219,9 +246,9 @@ class DirectoryClaims:
             self._own = self._token.read()
         return self._own
 
-    def _foreign_above(self, table: Table, location: str) -> Iterator[ForeignClaim]:
+    def _foreign_above(self, table: Table, location: str, fresh_s: float = math.inf) -> Iterator[ForeignClaim]:
         for directory in _parents(location):
-            for foreign in self._foreign(table, directory, self._around.names(self._storage, directory)):
+            for foreign in self._foreign(table, directory, self._around.names(self._storage, directory, fresh_s)):
                 if foreign.claim.token != self._own_token():  # locations of our own tables are compared elsewhere
                     yield foreign
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from compactor.acid import txn_states
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging
-from compactor.base.errors import CompactorError, LockNotGranted, Refused, failing_alone
+from compactor.base.errors import CompactorError, Disagreement, LockNotGranted, Refused, failing_alone
 from compactor.base.ids import TxnId
-from compactor.rewrite.publish import naming, removal
+from compactor.rewrite.plan.plan import Plan
+from compactor.rewrite.publish import naming, removal, stage
 from compactor.site.exclusive import renames, while_removing
 from compactor.site.files_and_metastore import AllocatedIds, files_prove, must_lose_nothing, visibility_transactions
 from compactor.site.site import Site, Target, View, claims_of, must_have_its_own_ground
@@ -73,18 +74,17 @@ def must_lie_alone(site: Site, target: Target) -> None:
     claims_of(site).must_be_free_in_and_around(target.table, target.location)
 
 
-def clear_aborted(site: Site, target: Target, txn: TxnId, *, may_have_named: bool = True) -> None:
+def clear_aborted(site: Site, target: Target, txn: TxnId) -> None:
     """Hides the directories that an aborted compaction named and removes its staging directory.
 
-    Only TXNS decides that it aborted: directories of a committed, open or forgotten transaction stay.
-
-    Args:
-        may_have_named: false for a compaction that staged nothing: a directory with its number belongs to another one
-            (PROTOCOL 11.3).
+    Only TXNS decides that it aborted: directories of a committed, open or forgotten transaction stay. Nothing is touched
+    unless ``target`` lies alone: the number of the transaction may be another metastore's.
 
     Raises:
         LockNotGranted: there are named directories, the store has no rename, and the table is in use.
-        Disagreement: a named directory may be the only copy of some rows (PROTOCOL 11.5).
+        Refused: another table lies there.
+        Disagreement: another table claims the directory, or a named directory may be the only copy of some rows
+            (PROTOCOL 11.5).
     """
     location = target.location
     state = site.metastore.transactions.state(txn)
@@ -93,16 +93,32 @@ def clear_aborted(site: Site, target: Target, txn: TxnId, *, may_have_named: boo
     names_tell = (
         site.metastore.dialect.layout.has_visibility
     )  # otherwise a number in a name comes from another metastore
-    if (
-        may_have_named
-        and names_tell
-        and state == txn_states.ABORTED
-        and (named := naming.names_of(site.storage, location, txn))
-    ):
+    named = naming.names_of(site.storage, location, txn) if names_tell and state == txn_states.ABORTED else ()
+    has_uploads = names_tell and site.storage.deferring(location) is not None
+    if named or has_uploads or any(parse_staging(child) == txn for child in site.storage.children(location)):
+        must_lie_alone(site, target)
+    if named:
         _hide(site, target, named)
     removal.remove_staging(site.storage, location, txn)
     if names_tell:
         removal.abort_uploads(site.storage, location, lambda other: other == txn)
+
+
+def clear_staged(site: Site, target: Target, plan: Plan) -> None:
+    """Removes what a worker has staged itself and not named.
+
+    A directory with the number of its transaction may be another metastore's, so only the one with its token is removed
+    (PROTOCOL 11.3, 11.13). Uploads have no token; they stay unless ``target`` lies alone.
+    """
+    site.storage.remove(plan.staging)
+    if site.storage.deferring(plan.location) is None:
+        return
+    try:
+        must_lie_alone(site, target)
+    except (Refused, Disagreement) as error:
+        log.warning("%s: uploads of transaction %d are not aborted: %s", target.entity, plan.txn, error)
+    else:
+        stage.forget_uploads(site.storage, plan)
 
 
 def _hide(site: Site, target: Target, names: Sequence[str]) -> None:
@@ -165,23 +181,31 @@ class LeftoverScan:
         )
 
     def clear(self, target: Target) -> tuple[str, ...]:
-        """Clears the leftovers of one target; see ``clear_leftovers``."""
+        """Clears the leftovers of one target; see ``clear_leftovers``.
+
+        Raises:
+            Refused: there are leftovers, and another table lies there.
+            LockNotGranted, Disagreement, StorageError: as for ``clear_leftovers``; or another table claims the directory.
+        """
         place = target.location
         if place in self._errors:
             raise self._errors[place]
         claims_of(self._site).must_be_free_by_names(target.table, place, self._children[place])
         self._allocated.must_explain(target, self._children[place], self._own.get(place))
         rows = self._allocated.rows
-        doomed: list[str] = []
-        if self._site.metastore.dialect.layout.has_visibility:
+        names_tell = self._site.metastore.dialect.layout.has_visibility
+        named = self._named[place].items() if names_tell else ()
+        doomed = [name for name, txn in named if (row := rows.get(txn)) is not None and row.state == txn_states.ABORTED]
+        has_uploads = names_tell and self._site.storage.deferring(place) is not None
+        is_littered = any(parse_staging(child) or parse_hidden(child) for child in self._children[place])
+        if doomed or has_uploads or is_littered:
+            must_have_its_own_ground(self._site, target.table, target.partition)
+            claims_of(self._site).must_be_free_above(target.table, place)
+        if has_uploads:
             removal.abort_uploads(self._site.storage, place, self._has_ended)
-            named = self._named[place].items()
-            doomed = [
-                name for name, txn in named if (row := rows.get(txn)) is not None and row.state == txn_states.ABORTED
-            ]
         if doomed:
             _hide(self._site, target, doomed)
-        if not any(parse_staging(child) or parse_hidden(child) for child in self._children[place]):
+        if not is_littered:
             return ()
         return removal.remove_leftovers(
             self._site.storage,

@@ -239,7 +239,6 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
     try:
         target = site.target(entry.entity)
         if entry.txn_id is not None:
-            must_lie_alone(site, target)
             clear_aborted(site, target, entry.txn_id)
         clear_leftovers(site, target)
     except (NotFound, BadFile) as error:

@@ -81,8 +81,10 @@ def abandon(entry: Claimed, *, is_lost: bool = False) -> None:
         hide = leftovers.hider(site, None)  # nothing can have its final name yet
     reason, agent = "compaction transaction abort", entry.worker_id
     site.metastore.transactions.abort(txn, reason, lambda newest: hide(txn, newest), agent=agent)
-    if isinstance(entry, Planned):  # earlier phases have staged nothing
-        leftovers.clear_aborted(site, entry.target, txn, may_have_named=isinstance(entry, StagedEntry))
+    if isinstance(entry, StagedEntry):
+        leftovers.clear_aborted(site, entry.target, txn)
+    elif isinstance(entry, Planned):  # earlier phases have staged nothing
+        leftovers.clear_staged(site, entry.target, entry.plan)
 
 
 def put_back(entry: Claimed) -> None:
