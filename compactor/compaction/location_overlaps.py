@@ -55,9 +55,13 @@ class Overlaps:
         """Returns why a table or partition is not touched; None if its directory belongs to it alone."""
         return self.refused.get((table, None)) or self.refused.get((table, partition))
 
+    def refusal_anywhere(self, table: int) -> str | None:
+        """Returns why a table or any of its partitions is not touched; None if all their directories are its own."""
+        return next((why for (refused, _), why in self.refused.items() if refused == table), None)
+
     def is_clear(self, table: int) -> bool:
         """Returns true if neither the table nor any of its partitions is refused."""
-        return all(refused != table for refused, _ in self.refused)
+        return self.refusal_anywhere(table) is None
 
 
 def find_overlaps(places: Iterable[Place]) -> Overlaps:

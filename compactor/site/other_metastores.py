@@ -101,7 +101,7 @@ class OtherMetastores:
 
 
 def _is_same(url: str, other_url: str) -> bool:
-    """Returns true if two URLs certainly name the same database, whatever their user."""
+    """Returns true if two URLs certainly name the same database; another user may have another schema in it."""
     try:
         return _place(make_url(url)) == _place(make_url(other_url))
     except (ArgumentError, ValueError) as error:
@@ -109,4 +109,5 @@ def _is_same(url: str, other_url: str) -> bool:
 
 
 def _place(url: URL) -> tuple[object, ...]:
-    return url.get_backend_name(), (url.host or "").lower(), url.port, url.database, sorted(url.query.items())
+    host = (url.host or "").lower()
+    return url.get_backend_name(), url.username, host, url.port, url.database, sorted(url.query.items())

@@ -96,7 +96,16 @@ class Ground:
         tables = self._tables()
         place = Place(table=_NEW, name=name, location=self._normalise(location), is_transactional=True)
         every = [*tables.values(), *self._places(tables, self._locations.partitions()), place]
-        return find_overlaps([*every, *self._of_others(_near([place]))]).refusal(_NEW, None)
+        return find_overlaps([*every, *self._of_others()]).refusal(_NEW, None)
+
+    def refusal_of_abandoned(self, name: str, location: str) -> str | None:
+        """Returns the same for a directory that a table of ours has left, compared with other metastores only."""
+        place = Place(table=_NEW, name=name, location=self._normalise(location), is_transactional=True)
+        return find_overlaps([place, *self._of_others()]).refusal(_NEW, None)
+
+    def refusal_anywhere(self, table: int) -> str | None:
+        """Returns why a table or one of its partitions must be left alone; None without a reason."""
+        return self._current().overlaps.refusal_anywhere(table)
 
     def is_clear(self, table: int) -> bool:
         """Returns true if neither the table nor any of its partitions is left alone."""
@@ -117,7 +126,7 @@ class Ground:
         """Returns the overlaps after comparing every partition of every table: for a person who waits for it."""
         tables = self._tables()
         return find_overlaps(
-            [*tables.values(), *self._places(tables, self._locations.partitions()), *self._of_others(None)]
+            [*tables.values(), *self._places(tables, self._locations.partitions()), *self._of_others()]
         )
 
     def _compare_usual(self) -> Overlaps:
@@ -147,12 +156,12 @@ class Ground:
         }
         more = [*locations.partitions_of(entangled), *locations.partitions_of(around - entangled, near)]
         places += self._places(tables, iter(more))
-        return find_overlaps([*{place.key: place for place in places}.values(), *self._of_others(near)])
+        return find_overlaps([*{place.key: place for place in places}.values(), *self._of_others()])
 
-    def _of_others(self, near: Collection[str] | None) -> Iterator[Place]:
-        """Yields the tables of other metastores, and their partitions outside of the default location.
+    def _of_others(self) -> Iterator[Place]:
+        """Yields the tables of other metastores, and all their partitions outside of the default location.
 
-        Of plain tables, only partitions with one of ``near`` in their location are read; with None, all partitions.
+        A link or an escape may hide that a location is near ours, so each is normalised and compared.
 
         Raises:
             DatabaseUnavailable: one of these metastores cannot be asked.
@@ -171,7 +180,7 @@ class Ground:
                 )
                 number -= 1
             yield from places.values()
-            for ground in locations.partitions() if near is None else locations.partitions_elsewhere(near):
+            for ground in locations.partitions_elsewhere([""]):
                 if (of_table := places.get(ground.table)) is not None:
                     location = self._normalise(ground.location, tables[ground.table].location)
                     yield replace(of_table, partition=ground.name, location=location)

@@ -33,7 +33,7 @@ from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.mode import Mode, may
 from compactor.site.restored_database import must_be_newest
-from compactor.site.site import Site, Target, View, claims_of, must_have_its_own_ground
+from compactor.site.site import Site, Target, View, claims_of, ground_of, must_have_its_own_ground
 from compactor.state.quarantines import Quarantines
 
 log = logging.getLogger(__name__)
@@ -272,6 +272,8 @@ def erase_due(site: Site) -> tuple[Quarantined, ...]:
     """
     if site.state is None or not (listed := site.state.quarantines.all(site.name)):
         return ()
+    site = site.for_a_pass()
+    assert site.state is not None
     waiting = {entry.id for entry in site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,))}
     ended = [quarantined for quarantined in listed if quarantined.entry_id not in waiting]
     erased: list[Quarantined] = []
@@ -302,12 +304,7 @@ def _erase(site: Site, quarantined: Quarantined) -> bool:
     for location in places:
         names = site.storage.children(location)
         if any(parse_quarantine(child) in _names_of_quarantine(quarantined) for child in names):
-            # another metastore's compaction may have the same number
-            if target is None:
-                claims_of(site).must_be_free_of_others(f"{quarantined.entity}", location, names)
-            else:
-                must_have_its_own_ground(site, target.table, target.partition)
-                claims_of(site).must_be_free_in_and_around(target.table, location, names)
+            _must_lie_alone(site, quarantined, target, location, names)
             quarantine_moves.erase(site.storage, location, quarantined.entry_id)
             log.info(
                 "%s: the quarantine of compaction %d is erased, %d bytes",
@@ -319,6 +316,27 @@ def _erase(site: Site, quarantined: Quarantined) -> bool:
     return target is None or bool(
         site.storage.children(target.location)
     )  # an empty directory may be a mount point whose file system is away
+
+
+def _must_lie_alone(
+    site: Site, quarantined: Quarantined, target: Target | None, location: str, names: Collection[str]
+) -> None:
+    """Checks that ``location`` is still ours: another metastore's compaction may have the same number.
+
+    Raises:
+        Refused: another table lies there.
+        Disagreement: another table claims it.
+        StorageError: a directory cannot be listed.
+    """
+    what = str(quarantined.entity)
+    if target is not None:
+        must_have_its_own_ground(site, target.table, target.partition)
+        claims_of(site).must_be_free_in_and_around(target.table, location, names)
+    else:
+        claims_of(site).must_be_free_of_others(what, location, names)
+    has_left = target is None or location != target.location
+    if has_left and (why := ground_of(site).refusal_of_abandoned(what, location)) is not None:
+        raise Refused(why)
 
 
 def _names_of_quarantine(quarantined: Quarantined) -> tuple[Quarantine, Quarantine]:
