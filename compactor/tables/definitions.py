@@ -7,7 +7,7 @@ would bypass all of that.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -184,26 +184,32 @@ def drop_locked(site: Site, table: values.Table, *, purge: bool) -> None:
     Raises:
         Refused: with ``purge``, another table's or partition's directory overlaps the table's.
     """
-    places = _directories(site, table) if purge else []
+    places = list_purged(site, table) if purge else []
     site.metastore.embedded_catalog.drop_table(table)
     for place in places:
         site.storage.remove(place)
 
 
-def _directories(site: Site, table: values.Table) -> list[str]:
-    """Returns the directories of a table and its partitions.
+def list_purged(
+    site: Site, table: values.Table, partitions: Collection[values.PartitionPlace] | None = None
+) -> list[str]:
+    """Returns the directories of ``partitions``, or of a table and all its partitions, which are about to be removed.
 
     Raises:
-        Refused: another table's directory overlaps the table's, or another table claims one of them.
+        Refused: the directory of another table or partition overlaps one of them.
+        Disagreement: another table claims one of them, or a directory around or inside it.
+        StorageError: a directory cannot be listed.
     """
-    overlap = new_ground(site).refusal(table.id, None)
-    if overlap is not None:
-        raise Refused(f"{table} was not dropped: {overlap}")
-    places = [path_of(site.storage, table, None)]
-    places += [path_of(site.storage, table, part) for part in site.metastore.catalog.partitions(table)]
-    claims = claims_of(site)
+    ground, claims = new_ground(site), claims_of(site)
+    purged: list[values.PartitionPlace | None] = [None, *site.metastore.catalog.partitions(table)]
+    reasons = [ground.refusal_anywhere(table.id)]
+    if partitions is not None:
+        purged, reasons = list(partitions), [ground.refusal(table.id, part.name) for part in partitions]
+    for why in filter(None, reasons):
+        raise Refused(f"nothing of {table} was dropped: {why}")
+    places = [path_of(site.storage, table, part) for part in purged]
     for place in places:
-        claims.must_be_free_in_and_around(table, place)
+        claims.must_be_free_everywhere(table, place)
     return places
 
 
@@ -316,8 +322,10 @@ def must_be_free(site: Site, what: str, location: str) -> None:
 
     Raises:
         Refused: the directory holds files, or somebody writes there at the moment.
+        Disagreement: another metastore claims the directory, or one around or inside it.
     """
     path = site.storage.resolve(location)
+    claims_of(site).must_be_free_of_others(what, path)
     if not site.storage.children(path):
         return
     staged = [name for name in site.storage.tree(path).directories if _base_name(name).startswith(WRITING_PREFIX)]

@@ -17,6 +17,7 @@ from compactor.tables.definitions import (
     check_columns,
     create_table,
     drop_locked,
+    list_purged,
     must_be_a_name,
     must_be_absolute,
     must_be_embedded,
@@ -238,7 +239,9 @@ def add_partitions(session: Session, statement: Statement, action: parsed_action
                 must_be_absolute(f"partition {name} of {table}", place)
             else:
                 must_fit_in_a_directory(table, name)
-            if children := site.storage.children(site.storage.resolve(place)):
+            path = site.storage.resolve(place)
+            claims_of(site).must_be_free_in_and_around(table, path)
+            if children := site.storage.children(path):
                 raise Refused(f"partition {name} of {table}: {place} holds {children[0]}; expected an empty directory")
         _add(session, table, places)
     message = f"{len(places)} partitions are added to {table}" if places else f"{table} has these partitions already"
@@ -282,16 +285,7 @@ def drop_partitions(session: Session, statement: Statement, action: parsed_actio
                 values = ", ".join(f"{key}={value}" for key, value in spec)
                 raise NotFound(f"table {table} has no partition with {values}; look at SHOW PARTITIONS {table}")
             dropped |= {part.name: part for part in partitions}
-        places: list[str] = []
-        if action.purge:
-            locations = new_ground(site)
-            for name in dropped:
-                if (why := locations.refusal(table.id, name)) is not None:
-                    raise Refused(f"partition {name} of {table} was not dropped: {why}")
-            places = [path_of(site.storage, table, part) for part in dropped.values()]
-            claims = claims_of(site)
-            for place in places:
-                claims.must_be_free_in_and_around(table, place)
+        places = list_purged(site, table, dropped.values()) if action.purge else []
         site.metastore.embedded_catalog.drop_partitions(table, dropped)
         for place in places:  # still under the lock, so nobody has added the partition again and written there
             site.storage.remove(place)

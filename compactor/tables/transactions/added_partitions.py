@@ -20,7 +20,7 @@ from compactor.metastore.catalog.new_partitions import NewPartition
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.transactions.commit_rows import InTransaction
 from compactor.metastore.transactions.write_id_rows import record_partitions
-from compactor.site.site import Site, path_of
+from compactor.site.site import Site, claims_of, path_of
 
 if TYPE_CHECKING:
     from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
@@ -70,6 +70,7 @@ class AddedPartitions:
 
         Raises:
             Refused: its name is too long, the site does not allow it, or another partition has the same values.
+            Disagreement: another table claims its directory or one around it.
             StorageError: its directory holds rows, but is no partition of the table.
         """
         must_be_a_partition_name(self._site, table, name)
@@ -77,6 +78,7 @@ class AddedPartitions:
         must_be_the_only_spelling(self._site, table, [name])
         new = NewPartition(table=table, name=name, location=f"{table.location.rstrip('/')}/{name}", write_id=write_id)
         root = path_of(self._site.storage, table, None)
+        claims_of(self._site).must_be_free_in_and_around(table, f"{root}/{name}")
         self._site.storage.make_directories(f"{root}/{name}", like=root)
         partition = _as_partition(new)
         if self._holds_rows(path_of(self._site.storage, table, partition), seen):

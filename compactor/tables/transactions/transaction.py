@@ -100,7 +100,7 @@ class Transaction:
         self._unused = UnusedWriteIds(self.site)
         self.id = txn
         self.pending = Pending(site.storage, txn)
-        self.added = AddedPartitions(site)
+        self.added = AddedPartitions(self.site)
         self.created = CreatedTables(site)
         self.written = Written()
         self.in_doubt: str | None = None  #: why nothing may be written: the database is an older copy (PROTOCOL 11.2)
@@ -396,14 +396,17 @@ class Transaction:
             return self.begin_dynamic_statement(table, operation)
         return self.begin_statement(_entity(table), operation, loaded=table)
 
-    def check_partitions(self, table: Table, names: Collection[str]) -> None:
-        """Checks the existing ones of these partitions before anything is staged in them (PROTOCOL 11.13).
+    def check_partitions(self, table: Table, locations: Mapping[str, str]) -> None:
+        """Checks these partitions, by their locations, before anything is staged in them (PROTOCOL 11.13).
 
         Raises:
-            Refused: the directory of a partition overlaps another's.
+            Refused: the directory of an existing partition overlaps another's.
+            Disagreement: another table claims a directory.
         """
-        for partition in self.site.metastore.catalog.partitions(table, sorted(names)) if names else ():
+        for partition in self.site.metastore.catalog.partitions(table, sorted(locations)) if locations else ():
             must_have_its_own_ground(self.site, table, partition)
+        for location in locations.values():
+            self._unused.look(table, location)
 
     def must_replace_all_rows(self, statement: WriteStatement, names: Collection[str]) -> None:
         """Checks that an overwrite of these partitions leaves no row of their values.

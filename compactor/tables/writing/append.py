@@ -167,7 +167,7 @@ def stage_rows(
     if locations is None:
         known = known or {}
         locations = find_locations(txn, statement, waiting, known)
-        txn.check_partitions(statement.table, locations.keys() - known.keys())
+        txn.check_partitions(statement.table, {name: locations[name] for name in locations.keys() - known.keys()})
         txn.record_partitions(statement, locations)
     for name, files in waiting.items():
         _write(txn, statement, locations[name], files)

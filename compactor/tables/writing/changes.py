@@ -112,7 +112,7 @@ class Deletion:
         """Stages the delete events of a table or partition, one file for each task; returns their number."""
         txn, statement = self._txn, self._begin_once()
         if partition is not None:
-            txn.check_partitions(self._table, [partition])
+            txn.check_partitions(self._table, {partition: location})
             self._partitions[partition] = location
         home = txn.pending.attempt(location, _delta(statement))
         outputs: list[Output] = []
