@@ -12,18 +12,26 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
-from compactor.acid.names import CLAIM_PREFIX, staging_name
+from compactor.acid.names import CLAIM_PREFIX, parse_staging, staging_name
 from compactor.answers.preview import preview
-from compactor.base.errors import AccessDenied, DatabaseUnavailable, Disagreement, Refused, StorageError
+from compactor.base.errors import (
+    AccessDenied,
+    CompactorError,
+    DatabaseUnavailable,
+    Disagreement,
+    Refused,
+    StorageError,
+)
+from compactor.base.ids import TxnId
 from compactor.cleaner.cleaner import clean
 from compactor.doctor.checks import doctor
 from compactor.initiator.candidate_scan import DISAGREEMENT
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.metastore.schema.tables import SDS, TBLS
+from compactor.metastore.schema.tables import SDS, TABLE_PARAMS, TBLS
 from compactor.requests.accept_database import agree
 from compactor.requests.advance import advance, measure_gap
 from compactor.requests.give_up_claims import foreign_claims, give_up
@@ -32,7 +40,7 @@ from compactor.requests.resolve import Ruling
 from compactor.site import lost_workers
 from compactor.site.deployment import open_deployment
 from compactor.site.finding import Level
-from compactor.site.other_metastores import OtherMetastores
+from compactor.site.other_metastores import OtherMetastore, OtherMetastores
 from compactor.site.site import Site, claims_of
 from compactor.tables import Store
 from compactor.tables.sql.run_statements import check_text, run
@@ -40,7 +48,7 @@ from compactor.worker.ending import Result
 from tests.support.accidents import every_role
 from tests.support.backups import Backup, without_memory
 from tests.support.kept_tables import KeptTables
-from tests.support.lost_workers import begun
+from tests.support.lost_workers import begun, claimed
 from tests.support.partitioned import add_partition, make_partitioned
 from tests.support.passes import age, clean_all, compact, settle
 from tests.support.sizes import sized
@@ -201,11 +209,103 @@ def test_a_table_without_partitions_sweeps_nothing_of_another(
     b.metastore.transactions.abort(txn, "on purpose")
     if not is_told:
         compact(alone(a))
-    place = Path(ours.location) / ("" if is_told else "p=1")
+    place = Path(ours.location) / "p=1"
     (place / staging_name(txn)).mkdir(parents=True)
     settle()
     clean_all(b if is_told else alone(b))
     assert (place / staging_name(txn)).exists()
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["by configuration", "by claims"])
+def test_a_lost_worker_without_a_transaction_sweeps_nothing_of_another(
+    a: Site, b: Site, ours: Table, tmp_path: Path, is_told: bool
+) -> None:
+    """Its repair looks for leftovers of all transactions, which have the numbers of somebody else's."""
+    compact(alone(a))
+    theirs = make_table(b, tmp_path / "b", "u")
+    insert(b, theirs, [1])
+    claimed(b, table=str(theirs))
+    place = Path(ours.location) / "z"
+    (staged := place / staging_name(TxnId(1))).mkdir(parents=True)
+    with b.metastore.database.write() as conn:
+        conn.execute(update(SDS).where(theirs.location == SDS.c.LOCATION).values(LOCATION=str(place)))
+    age(b)
+    assert lost_workers.repair(b if is_told else alone(b)) == ()
+    assert staged.exists()
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["by configuration", "by claims"])
+@pytest.mark.parametrize("place", ["t", ""], ids=["there", "around"])
+def test_nothing_is_purged_around_another_metastores_table(
+    a: Site, b: Site, ours: Table, tmp_path: Path, is_told: bool, place: str
+) -> None:
+    """PROTOCOL 11.13: neither with a table one of whose partitions lies there, nor with the partition."""
+    if not is_told:
+        compact(alone(a))
+    site = b if is_told else alone(b)
+    add_partition(b, make_partitioned(b, tmp_path / "b", "parts"), 1, tmp_path / "a" / place)
+    before = files_below(Path(ours.location))
+    with pytest.raises(CompactorError, match=r"default\.t' of metastore 'a'|default\.t of metastore a"):
+        Store(site).drop_table("default.parts", purge=True)
+    with pytest.raises(CompactorError, match=r"default\.t' of metastore 'a'|default\.t of metastore a"):
+        list(run(site, check_text("ALTER TABLE default.parts DROP PARTITION (p=1) PURGE")))
+    assert files_below(Path(ours.location)) == before
+
+
+@pytest.mark.parametrize("place", ["", "/..", "/x/y"], ids=["there", "around", "inside"])
+def test_a_new_table_or_partition_neither_sweeps_nor_writes_where_another_metastore_has_a_claim(
+    a: Site, b: Site, ours: Table, tmp_path: Path, place: str
+) -> None:
+    """PROTOCOL 11.13: what others stage there has the number of a transaction that ended here."""
+    compact(alone(a))
+    site = alone(b)
+    make_partitioned(b, tmp_path / "b", "parts")
+    (txn,) = b.metastore.transactions.open("w", "h")
+    b.metastore.transactions.commit(txn)
+    (staged := Path(ours.location) / f".compactor_w{txn}_beef").mkdir()
+    location = f"{ours.location}{place}"
+    with pytest.raises(Disagreement, match="is claimed by"):
+        Store(site).create_table("default.v", {"a": "int"}, location=location)
+    with pytest.raises(Disagreement, match="is claimed by"):
+        list(run(site, check_text(f"CREATE TABLE default.w LOCATION '{location}' AS SELECT * FROM default.parts")))
+    if place != "/..":
+        with pytest.raises(Disagreement, match="is claimed by"):
+            list(run(site, check_text(f"ALTER TABLE default.parts ADD PARTITION (p=1) LOCATION '{location}'")))
+    assert staged.exists()
+    assert not (Path(ours.location) / "x").exists()
+
+
+class Recording:
+    """A storage that records the directories that are made in it."""
+
+    def __init__(self, wrapped: object) -> None:
+        self._wrapped = wrapped
+        self.made: list[str] = []
+
+    def __getattr__(self, name: str) -> object:
+        if name in ("make_private", "make_directories"):
+            return lambda path, *args, **more: (
+                self.made.append(path),
+                getattr(self._wrapped, name)(path, *args, **more),
+            )
+        return getattr(self._wrapped, name)
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "existing"])
+def test_nothing_is_staged_in_a_partition_that_another_metastore_claims(b: Site, tmp_path: Path, is_new: bool) -> None:
+    """PROTOCOL 11.13: the claim is seen before the first file, not only before the commit."""
+    table = make_partitioned(b, tmp_path / "b", "parts")
+    place = Path(table.location) / "p=1"
+    place.mkdir()
+    rows = pa.table({"a": pa.array([7], pa.int32()), "b": ["seven"], "p": pa.array([1], pa.int32())})
+    if not is_new:
+        Store(alone(b)).load_table("default.parts").append(rows)
+    (place / f"{CLAIM_PREFIX}{'f' * 32}_7").write_text("{}")
+    recording = Recording(b.storage)
+    stored = Store(replace(alone(b), storage=recording)).load_table("default.parts")  # type: ignore[arg-type]
+    with pytest.raises(Disagreement, match="is claimed by"):
+        stored.append(rows) if is_new else stored.delete("a = 7")
+    assert [path for path in recording.made if path.startswith(str(place))] == []
 
 
 def test_a_partition_of_another_metastore(a: Site, b: Site, ours: Table, tmp_path: Path) -> None:
@@ -216,6 +316,20 @@ def test_a_partition_of_another_metastore(a: Site, b: Site, ours: Table, tmp_pat
     every_role(b)
     every_role(a)
     assert files_below(Path(ours.location)) == before
+    with pytest.raises(Refused, match=r"default\.parts/p=1 of metastore b lies there too"):
+        request_compaction(a, table="default.t")
+
+
+@pytest.mark.parametrize("spelling", ["{top}/link/t", "{top}/%61/t", "file:{top}//a/./t/"])
+def test_a_partition_of_a_plain_table_over_another_spelling(
+    a: Site, b: Site, ours: Table, tmp_path: Path, spelling: str
+) -> None:
+    """PROTOCOL 11.13: the text of its location has no part in common with ours."""
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    plain = make_partitioned(b, tmp_path / "b", "parts")
+    with b.metastore.database.write() as conn:
+        conn.execute(delete(TABLE_PARAMS))
+    b.metastore.embedded_catalog.add_partition(plain, ["1"], spelling.format(top=tmp_path))
     with pytest.raises(Refused, match=r"default\.parts/p=1 of metastore b lies there too"):
         request_compaction(a, table="default.t")
 
@@ -245,6 +359,14 @@ def test_one_database_under_two_names_is_one_metastore(
         with config.open("a") as file:
             file.write(f'[metastore.again{number}]\nurl = "{url}"\n')
     assert compact(opened("a")).result is Result.COMPACTED
+
+
+def test_another_user_of_a_database_may_have_another_metastore_there() -> None:
+    """In most databases a user has a schema of its own, so the URL alone does not tell; the metastore is asked."""
+    asked = OtherMetastore(name="b", locate=lambda: "postgresql://b:secret@127.0.0.1:1/shared")
+    assert OtherMetastores([asked], url="postgresql://b:other@127.0.0.1:1/shared").locations() == []
+    with pytest.raises(DatabaseUnavailable, match="metastore b"):
+        OtherMetastores([asked], url="postgresql://a:secret@127.0.0.1:1/shared").locations()
 
 
 def test_a_copy_of_a_metastores_database_is_another_metastore(
@@ -534,9 +656,15 @@ def test_a_renamed_table_and_one_that_moved_keep_their_claim(a: Site, ours: Tabl
     assert compact(site, table="default.r").result is Result.COMPACTED
 
 
-def test_of_two_that_claim_at_once_neither_goes_on(a: Site, b: Site, ours: Table) -> None:
-    """PROTOCOL 11.13: each looks again after it has written its own, which it takes back."""
+@pytest.mark.parametrize("where", ["", "..", "x"], ids=["there", "around", "inside"])
+def test_of_two_that_claim_at_once_neither_goes_on(
+    a: Site, ours: Table, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 11.13: each looks again after it has written its own, which it takes back; what the other one has staged
+    under a transaction of the same number stays."""
+    monkeypatch.setattr("compactor.site.directory_claims.FRESH_S", 0.0)
     site, write = alone(a), type(a.storage).write
+    foreign = Path(ours.location) / where / f"{CLAIM_PREFIX}{'f' * 32}_7"
 
     class Racing:
         def __init__(self, wrapped: object) -> None:
@@ -548,11 +676,15 @@ def test_of_two_that_claim_at_once_neither_goes_on(a: Site, b: Site, ours: Table
         def write(self, path: str, content: bytes) -> None:
             write(self._wrapped, path, content)  # type: ignore[arg-type]
             if CLAIM_PREFIX in path:
-                (Path(path).parent / f"{CLAIM_PREFIX}{'f' * 32}_7").write_text("{}")
+                (Path(path).parent / staging_name(a.metastore.transactions.newest(), "beef")).mkdir()
+                foreign.parent.mkdir(exist_ok=True)
+                foreign.write_text("{}")
 
     outcome = compact(replace(site, storage=Racing(site.storage)))  # type: ignore[arg-type]
     assert (outcome.result, "token ffffffff" in outcome.message) == (Result.REFUSED, True)
-    assert claims_in(ours.location) == [f"{CLAIM_PREFIX}{'f' * 32}_7"]
+    assert (foreign.exists(), claims_in(ours.location)) == (True, [] if where == ".." else [foreign.name])
+    staged = [path.name for path in Path(ours.location).iterdir() if parse_staging(path.name)]
+    assert [name.endswith("_beef") for name in staged] == [True]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"table": "a\\nb\\u001b[1m", "metastore": "m"}', b"x" * 9999])

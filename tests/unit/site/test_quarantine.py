@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,11 +23,13 @@ from compactor.compaction.entry import Request
 from compactor.compaction.quarantine_rules import Quarantined, Record
 from compactor.compaction.states import CompactionType, State
 from compactor.housekeeper.housekeeper import keep_house
+from compactor.metastore.catalog.locations import Locations, PartitionGround, TableGround
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.requests.request import request_compaction
 from compactor.rewrite.publish.stage import token
 from compactor.rewrite.run.runner import InProcessRunner
+from compactor.site.other_metastores import OtherMetastores
 from compactor.site.quarantine import erase_due, keep_manifest
 from compactor.site.site import Site
 from compactor.state.state_tables import QUARANTINES
@@ -400,6 +403,39 @@ def test_where_a_table_was_dropped_nothing_of_another_metastore_is_erased(site: 
     (Path(kept.location) / place / f"{CLAIM_PREFIX}{'f' * 32}_7").write_bytes(b"")
     over(site)
     assert erase_due(site) == ()
+    assert HERE in names_in(Path(kept.location))
+
+
+class OneTable(OtherMetastores):
+    """Another metastore of the configuration, with one table."""
+
+    def __init__(self, location: Path) -> None:
+        super().__init__()
+        self._location = str(location)
+
+    def locations(self) -> list[tuple[str, Locations]]:
+        return [("b", self)]  # type: ignore[list-item]
+
+    def tables(self) -> list[TableGround]:
+        return [TableGround(id=1, name="default.u", location=self._location, is_transactional=False)]
+
+    def partitions_elsewhere(self, near: Collection[str]) -> Iterator[PartitionGround]:
+        return iter(())
+
+
+@pytest.mark.parametrize("place", ["", "..", "x"], ids=["there", "around", "inside"])
+@pytest.mark.parametrize("is_dropped", [True, False], ids=["dropped", "moved"])
+def test_where_a_table_was_nothing_is_erased_beside_a_table_of_another_metastore(
+    site: Site, kept: Table, warehouse: Path, place: str, is_dropped: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PROTOCOL 11.13: of one configuration."""
+    if is_dropped:
+        site.metastore.embedded_catalog.drop_table(kept)
+    else:
+        site.metastore.embedded_catalog.rename_table(kept, "v", location=str(warehouse / "elsewhere" / "v"))
+    over(site)
+    assert erase_due(replace(site, others=OneTable(Path(kept.location) / place))) == ()
+    assert "default.u of metastore b lies" in caplog.text
     assert HERE in names_in(Path(kept.location))
 
 
