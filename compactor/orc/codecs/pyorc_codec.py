@@ -329,7 +329,7 @@ def _values(array: Array, types: Types, column: int) -> list[Any]:
         pairs = zip(array.field(0).to_pylist(), array.field(1).to_pylist(), array.is_valid().to_pylist(), strict=True)
         return [_timestamp(seconds, nanos) if valid else None for seconds, nanos, valid in pairs]
     if item.kind is TypeKind.STRUCT:
-        parts = [_values(array.field(place), types, child) for place, child in enumerate(item.children)]
+        parts = [_values(part, types, child) for part, child in zip(array.flatten(), item.children, strict=True)]
         rows = zip(*parts, strict=True) if parts else iter([()] * len(array))
         return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
     if item.kind is TypeKind.LIST:

@@ -114,6 +114,19 @@ def test_a_map_with_two_keys_that_are_equal_in_python_is_refused(tmp_path: Path,
         writer.write(rows(0.0, -0.0))
 
 
+def test_a_map_below_a_null_may_have_a_key_twice(tmp_path: Path) -> None:
+    """Arrow allows any value below a struct that is NULL."""
+    types = parse_hive_type("struct<s:struct<m:map<int,int>>>")
+    twice = pa.array([[(1, 1), (1, 2)], [(3, 4)]], pa.map_(pa.int32(), pa.int32()))
+    structs = pa.StructArray.from_arrays([twice], ["m"], mask=pa.array([True, False]))
+    batch = pa.record_batch([structs.cast(pyorc_codec.schema(types).field(0).type)], schema=pyorc_codec.schema(types))
+    with pyorc_codec.writer(tmp_path / "file", like=empty_tail(types), types=types) as writer:
+        writer.write(batch)
+    with LocalSource(tmp_path / "file") as source:
+        (read,) = pyorc_codec.read_batches(source, read_tail(source))
+    assert read.column(0).to_pylist() == [None, {"f0": [(3, 4)]}]
+
+
 @pytest.mark.parametrize("kind", ["map<array<int>,int>", "array<map<struct<x:map<int,int>>,int>>"])
 def test_a_map_whose_keys_python_cannot_hash_is_refused(tmp_path: Path, kind: str) -> None:
     types = parse_hive_type(f"struct<a:int,m:{kind}>")
