@@ -25,8 +25,7 @@ from initiator import counted, facts, opened, say
 from compactor.batches.assembly import plan_batches
 from compactor.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch
 from compactor.requests.request import request_compaction
-from compactor.rewrite.run.process_runner import ProcessRunner
-from compactor.rewrite.run.runner import InProcessRunner, Runner
+from compactor.rewrite.run.runner import InProcessRunner, ProcessRunner, Runner
 from compactor.site.site import Site
 from compactor.worker.ending import Outcome
 from compactor.worker.under_way import Options

@@ -27,7 +27,7 @@ from compactor.batches.driver import count_concurrent_groups, run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.initiator.initiator import initiate
 from compactor.metastore.metastore import open_metastore
-from compactor.rewrite.run.process_runner import ProcessRunner
+from compactor.rewrite.run.runner import ProcessRunner
 from compactor.site.site import Site
 from compactor.state import state_database
 from tests.support import servers

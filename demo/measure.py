@@ -13,9 +13,9 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.answers.survey import Content
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
-from compactor.rows.snapshot_reader import ROW_ID_COLUMNS, read_snapshot
 from compactor.site.site import Site, Target
 from demo.report import TableFigures
+from demo.snapshot_reader import ROW_ID_COLUMNS, read_snapshot
 
 _AT_ONCE = 1 << 16  #: rows converted to text at a time
 

@@ -13,14 +13,14 @@ from compactor.acid import bucket
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.rows.snapshot_reader import ROW_ID_COLUMNS
 from compactor.site.site import Site
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_deletes, write_rows
 from demo import flights
+from demo.delta_writer import write_deletes, write_rows
 from demo.fixtures import register_fixture
 from demo.flights import Change, ChangeKind
+from demo.snapshot_reader import ROW_ID_COLUMNS
 
 DATABASE = "demo"
 _THRESHOLDS = "compactorthreshold.hive.compactor.delta."

@@ -11,7 +11,7 @@ from compactor.acid import bucket
 from compactor.base.ids import WriteId
 from compactor.metastore.catalog.values import Column
 from compactor.orc.format.compression import Compression
-from compactor.tables.writing.writer import write_deletes, write_rows
+from demo.delta_writer import write_deletes, write_rows
 from tests.support.many import Write, row_type
 
 ROWS = tuple(

@@ -14,8 +14,7 @@ from typing import Any
 
 from compactor.rewrite.run.execute import TaskInput, TaskResult
 from compactor.rewrite.run.failure import Failure
-from compactor.rewrite.run.process_runner import ProcessRunner
-from compactor.rewrite.run.runner import attempt_parcels
+from compactor.rewrite.run.runner import ProcessRunner, attempt_parcels
 from compactor.storage.local import LocalStorage
 
 _SOCKET = ".s.PGSQL.5432"

@@ -14,12 +14,11 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import CompactorError
 from compactor.base.ids import TxnId, WriteId
-from compactor.orc.codecs.without_pandas import exclude_pandas
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
-from compactor.rewrite.run.process_runner import ProcessRunner
-from compactor.rewrite.run.runner import InProcessRunner, Runner
+from compactor.rewrite.run.process_settings import exclude_pandas
+from compactor.rewrite.run.runner import InProcessRunner, ProcessRunner, Runner
 from compactor.rewrite.run.task_queue import Job
 from compactor.storage.local import LocalStorage
 from tests.torture.child import forget_peak, peak

@@ -1,12 +1,15 @@
-"""The bucket property: the 32-bit number in every ACID row's ``bucket`` field (Hive's BucketCodec).
+"""ROW__ID, the name of a row for its whole life, and the bucket property in every ACID row (Hive's BucketCodec).
 
-V1 is ``001 | 1 reserved bit | 12 bits bucket | 4 reserved bits | 12 bits statement ID``; V0 (before Hive 3) is the
-bucket itself.
+The bucket property has 32 bits. V1 is ``001 | 1 reserved bit | 12 bits bucket | 4 reserved bits | 12 bits statement ID``; V0
+(before Hive 3) is the bucket itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from compactor.base.ids import WriteId
 
 MAX_BUCKET = 4095
 MAX_STATEMENT = 4095
@@ -55,3 +58,14 @@ def is_v1(bucket_property: int) -> bool:
 def is_known(bucket_property: int) -> bool:
     """Returns true if the property is of version 0 or 1; no writer uses another one yet."""
     return (bucket_property & 0xE0000000) >> 29 <= 1
+
+
+class RowId(NamedTuple):
+    """``(originalTransaction, bucket, rowId)``; tuples compare in the sort order of ACID files.
+
+    The bucket property compares as a signed 32-bit number, as in Hive's ``OrcRawRecordMerger.ReaderKey``.
+    """
+
+    write_id: WriteId
+    bucket: int
+    row_id: int

@@ -11,9 +11,8 @@ from compactor.locking.statement_locks import PlannedLock, TableFacts
 from compactor.locking.statement_rules import HIVE_3, HIVE_4, Accessing, Name
 from compactor.metastore.catalog.values import Table, is_true, parameter
 from compactor.site.site import Site
-from compactor.statements.parsed_actions import Explained, ExplainLocks
+from compactor.statements.parsed_actions import Explained, ExplainLocks, Statement
 from compactor.statements.parser import parse
-from compactor.statements.statement import Statement
 
 _VIEWS = frozenset({"VIRTUAL_VIEW"})
 

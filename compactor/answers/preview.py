@@ -13,8 +13,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, parse_type
 from compactor.insight.estimates import Estimate, Work, estimator_of, reencoded_of, store_of
 from compactor.rewrite.full_acid.delete_events import load_delete_events
-from compactor.rewrite.full_acid.file_zones import fit_to_zones
-from compactor.rewrite.full_acid.output_format import output_types
+from compactor.rewrite.full_acid.output_format import fit_to_zones, output_types
 from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions, fit_to_class, in_order, target_tail
 from compactor.rewrite.insert_only.rewrite_unit import preview_figures
 from compactor.rewrite.plan.plan import Plan

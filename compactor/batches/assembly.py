@@ -11,11 +11,18 @@ from dataclasses import dataclass, replace
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.base.identities import process_user
-from compactor.compaction.batching import Item, RouteBatch, group_batches
 from compactor.compaction.entry import Entry
-from compactor.compaction.pool_policy import DEFAULT, Allowance, PoolPolicy
+from compactor.compaction.pool_policy import (
+    DEFAULT,
+    Allowance,
+    Item,
+    PoolPolicy,
+    Route,
+    RouteBatch,
+    group_batches,
+    route,
+)
 from compactor.compaction.pool_policy import compute_allowance as allowance_of_policy
-from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
 from compactor.site import lost_workers
 from compactor.site.mode import Mode, may_somewhere

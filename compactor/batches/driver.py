@@ -18,7 +18,7 @@ from compactor.batches.control import free_for_next_attempt
 from compactor.batches.read_cost import CostSampler, ReadCost
 from compactor.initiator.fresh_look import look_at_changed
 from compactor.insight.estimates import estimator_of, past_of, store_of
-from compactor.rewrite.run.rare_collections import collecting_rarely
+from compactor.rewrite.run.process_settings import collecting_rarely
 from compactor.rewrite.run.runner import Runner
 from compactor.settings.precedence import Settings
 from compactor.site import lost_workers

@@ -26,9 +26,8 @@ from compactor.cleaner.removing import bytes_of, remove_all, remove_directories
 from compactor.compaction.cleaning import is_compaction_output, list_removable
 from compactor.compaction.entry import Entry
 from compactor.metastore.queue.cleaning_rows import CleanedEntry, no_longer_ready
-from compactor.rewrite.publish.removal import Hiding
-from compactor.rewrite.publish.same_directory import identities
-from compactor.rewrite.publish.still_needed import must_still_be_needed
+from compactor.rewrite.publish.removal import Hiding, identities
+from compactor.rewrite.publish.unchanged_inputs import must_still_be_needed
 from compactor.site import leftovers, quarantine
 from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import AllocatedIds, no_longer_there

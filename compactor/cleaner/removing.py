@@ -9,7 +9,7 @@ from compactor.base.errors import CompactorError, failing_alone
 from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
 from compactor.rewrite.publish import removal
-from compactor.rewrite.publish.same_directory import identities
+from compactor.rewrite.publish.removal import identities
 from compactor.site.exclusive import while_removing
 from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.restored_database import must_be_newest

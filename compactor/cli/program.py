@@ -95,7 +95,7 @@ def program(
     log_lines(level)
     for name in ("py4j", "pyspark", "sqlalchemy", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("compactor.rewrite.run.progress").setLevel(min(level, logging.INFO))
+    logging.getLogger("compactor.rewrite.run.runner").setLevel(min(level, logging.INFO))
     ctx.obj = CliContext(metastore=metastore, config=config, flags=parse_settings(pairs), json=as_json)
 
 

@@ -13,7 +13,7 @@ from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json_line, print_table, say, with_progress
 
 if TYPE_CHECKING:
-    from compactor.tables.sql.answer import Answer
+    from compactor.tables.sql.sql_session import Answer
 
 
 @click.command("sql")
@@ -26,7 +26,7 @@ def sql(context: CliContext, text: str | None, path: str | None, database: str) 
 
     All are parsed before the first one runs. docs/sql.md lists them.
     """
-    from compactor.statements.script import only_reads
+    from compactor.statements.parser import only_reads
     from compactor.tables.sql.run_statements import check_text, run
 
     statements = check_text(_read_text(text, path))

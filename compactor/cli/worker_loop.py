@@ -22,8 +22,7 @@ from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import Options
 
 if TYPE_CHECKING:
-    from compactor.rewrite.run.process_runner import ProcessRunner
-    from compactor.rewrite.run.runner import Runner
+    from compactor.rewrite.run.runner import ProcessRunner, Runner
 
 _POLL_S = 1.0  #: between two checks of an empty queue
 
@@ -168,7 +167,7 @@ class CliWorker:
         return self._runner
 
     def _start_processes(self) -> Runner:
-        from compactor.rewrite.run.process_runner import ProcessRunner
+        from compactor.rewrite.run.runner import ProcessRunner
 
         settings = self._site.settings
         self._width = count_concurrent_groups(settings)

@@ -7,19 +7,30 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from types import MappingProxyType
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from compactor.base.errors import BadSetting
-from compactor.compaction.time_windows import Window, open_until, parse_window
+from compactor.compaction.entry import Entry
 from compactor.settings.catalogue import lookup
+from compactor.settings.precedence import Settings
 from compactor.settings.setting import Scope, Setting, SettingUnit, parse
 
 POOL = "hive.compactor.worker.pool"  #: the setting that says which pool a table is in
 DEFAULT = "default"  #: a policy's name for the pool of requests without one
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY_MINUTES = 24 * 60
+_WEEK_MINUTES = 7 * _DAY_MINUTES
+_TEXT = re.compile(
+    r"(?:(?P<first>[a-z]{3})(?:-(?P<last>[a-z]{3}))?\s+)?(?P<from>\d\d?:\d\d)-(?P<to>\d\d?:\d\d)",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,3 +236,142 @@ def compute_allowance(policy: PoolPolicy, now: datetime, running: int) -> Allowa
 
 def _is_fewer(number: int | None, other: int | None) -> bool:
     return number is not None and (other is None or number < other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """An entry, the bytes it reads and where it runs."""
+
+    entry: Entry
+    bytes: int
+    route: Route
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteBatch:
+    """Entries of one route, ordered by id."""
+
+    route: Route
+    items: tuple[Item, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(item.bytes for item in self.items)
+
+
+def group_batches(items: Iterable[Item], max_bytes: int) -> tuple[RouteBatch, ...]:
+    """Returns all items in batches, filled in order of id; a batch exceeds ``max_bytes`` only if one item alone does."""
+    open_batches: dict[Route, list[Item]] = {}
+    filled: dict[Route, int] = {}
+    done: list[list[Item]] = []
+    for item in sorted(items, key=lambda item: item.entry.id):
+        current = open_batches.get(item.route)
+        if current is None or filled[item.route] + item.bytes > max_bytes:
+            current = open_batches[item.route] = []
+            filled[item.route] = 0
+            done.append(current)
+        current.append(item)
+        filled[item.route] += item.bytes
+    return tuple(RouteBatch(route=batch[0].route, items=tuple(batch)) for batch in done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Pool, Spark queue, user and Spark configuration of an application.
+
+    ``pool`` None is the default pool, ``queue`` None lets the cluster choose, ``run_as`` None is the process's user.
+    ``conf`` holds sorted pairs of ``spark.*`` keys and values that may be seen, so that routes compare and hash. Secret ones
+    are the same for all applications of a site; each launcher reads them again.
+    """
+
+    pool: str | None = None
+    queue: str | None = None
+    run_as: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """A hash of the route in 64 characters."""
+        parts = [self.pool, self.queue, self.run_as, self.conf]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def route(entry: Entry, settings: Settings, *, run_as: str | None) -> Route:
+    """Returns the route of ``entry``.
+
+    Args:
+        settings: including those of the entry's table and request.
+        run_as: the user as ``site.run_as`` has decided; the entry's own only records who compacted.
+    """
+    return Route(
+        pool=entry.pool or None,
+        queue=settings.text("hive.compactor.job.queue") or None,
+        run_as=run_as,
+        conf=tuple(sorted(settings.public_spark_conf.items())),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The same hours on some days, by wall-clock time. A window that ends before it begins runs into the next day."""
+
+    days: frozenset[int]  #: on which it begins; 0 is Monday
+    begin: int  #: minutes since midnight
+    end: int  #: minutes since midnight; 1440 is midnight
+
+    @property
+    def spans(self) -> Iterable[tuple[int, int]]:
+        """The begin and end of each day's hours in minutes since Monday 00:00; the end may lie in the next week."""
+        length = (self.end - self.begin) % _DAY_MINUTES or _DAY_MINUTES
+        for day in sorted(self.days):
+            yield day * _DAY_MINUTES + self.begin, day * _DAY_MINUTES + self.begin + length
+
+
+def parse_window(text: str) -> Window:
+    """Parses ``Mon-Fri 20:00-06:00``, ``Sat 00:00-24:00`` or, for every day, ``22:00-04:00``.
+
+    Raises:
+        BadSetting: the text has another form.
+    """
+    match = _TEXT.fullmatch(text.strip())
+    if match is None:
+        raise BadSetting(f"window {text!r}: wanted DAYS HH:MM-HH:MM, for example Mon-Fri 20:00-06:00")
+    first = _day(text, match["first"] or "mon")
+    last = _day(text, match["last"] or match["first"] or "sun")
+    days = frozenset((first + step) % 7 for step in range((last - first) % 7 + 1))
+    return Window(days=days, begin=_minutes(text, match["from"]), end=_minutes(text, match["to"]))
+
+
+def _day(text: str, name: str) -> int:
+    if name.lower() not in DAYS:
+        raise BadSetting(f"window {text!r}: {name!r} is not a day; wanted one of {', '.join(d.title() for d in DAYS)}")
+    return DAYS.index(name.lower())
+
+
+def _minutes(text: str, clock: str) -> int:
+    hours, minutes = map(int, clock.split(":"))
+    if hours * 60 + minutes > _DAY_MINUTES or minutes > 59:
+        raise BadSetting(f"window {text!r}: {clock} is not a time of day; wanted 00:00 to 24:00")
+    return hours * 60 + minutes
+
+
+def open_until(windows: Iterable[Window], now: datetime) -> datetime | None:
+    """Returns the end of the window around ``now`` (in the pool's zone), adjoining windows joined; None outside.
+
+    Hours are wall-clock hours: on the two nights a year when clocks change, a window is an hour longer or shorter.
+    """
+    at = now.weekday() * _DAY_MINUTES + now.hour * 60 + now.minute
+    spans = [
+        (begin + week, end + week)
+        for w in windows
+        for begin, end in w.spans
+        for week in (-_WEEK_MINUTES, 0, _WEEK_MINUTES)
+    ]
+    end = at
+    for begin, stop in sorted(spans):
+        if begin <= end and stop > end and stop > at:
+            end = stop
+    if end == at:
+        return None
+    midnight = datetime.combine(now.date(), time(), now.tzinfo)
+    return midnight + timedelta(minutes=now.hour * 60 + now.minute + min(end - at, _WEEK_MINUTES))

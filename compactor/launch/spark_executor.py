@@ -6,10 +6,9 @@ import gc
 from collections.abc import Sequence
 from functools import cache
 
-from compactor.orc.codecs.without_pandas import exclude_pandas
 from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_tasks
 from compactor.rewrite.run.failure import Failure
-from compactor.rewrite.run.rare_collections import collect_rarely
+from compactor.rewrite.run.process_settings import collect_rarely, exclude_pandas
 
 
 def attempt_parcel(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:

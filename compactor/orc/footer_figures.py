@@ -11,15 +11,24 @@ from typing import NamedTuple
 from compactor.acid.row_figures import ColumnFigures, Extreme, RowFigures
 from compactor.orc.format import messages
 from compactor.orc.format.hive_types import schema_text
-from compactor.orc.format.raw_size import raw_data_size
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import INTEGERS, MAX_CACHED, MAX_PRECISION, TypeKind, Types
+from compactor.orc.format.types import INTEGERS, MAX_CACHED, MAX_PRECISION, TEXT_KINDS, OrcType, TypeKind, Types
 
 #: From this day on, 15 October 1582 in days since 1970, all calendars agree.
 GREGORIAN_SINCE = -141_427
 
 Extremes = tuple[Extreme | None, Extreme | None]
 UNKNOWN: Extremes = (None, None)
+_OBJECT, _ARRAY, _INT, _LONG = 32, 40, 4, 8
+_TEXT = _OBJECT + 3 * _INT + _ARRAY  #: bytes of a text without its characters
+_BYTES = {
+    TypeKind.TIMESTAMP: _OBJECT + _LONG,
+    TypeKind.TIMESTAMP_INSTANT: _OBJECT + _LONG,
+    TypeKind.DATE: _OBJECT + 3 * _LONG,
+    TypeKind.DECIMAL: 2 * _OBJECT + 6 * _LONG,
+    TypeKind.DOUBLE: _LONG,
+    TypeKind.LONG: _LONG,
+}  #: of a value, by its kind; all others take those of an int
 
 
 def row_figures(tail: Tail) -> RowFigures | None:
@@ -120,3 +129,23 @@ _EXTREMES: dict[TypeKind, Callable[[messages.Message], Extremes]] = {
     TypeKind.DECIMAL: _decimals,
     TypeKind.DATE: _dates,
 }
+
+
+def raw_data_size(tail: Tail) -> int:
+    """Returns the size as Java's reader estimates it.
+
+    A column without statistics counts as a column without values.
+    """
+    return sum(
+        _column_size(column, statistics) for column, statistics in zip(tail.types, tail.statistics, strict=False)
+    )
+
+
+def _column_size(column: OrcType, statistics: messages.Message) -> int:
+    count = int(statistics.number_of_values)
+    if column.kind is TypeKind.BINARY:
+        return int(statistics.binary_statistics.sum)
+    if column.kind in TEXT_KINDS:
+        count = count or 1
+        return count * (_TEXT + int(statistics.string_statistics.sum) // count)
+    return count * _BYTES.get(column.kind, _INT)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.base.errors import NotLossless
 from compactor.base.ids import WriteId
 from compactor.orc.codecs.choice import ARROW

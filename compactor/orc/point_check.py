@@ -7,15 +7,13 @@ from collections.abc import Sequence
 import pyorc
 from pyorc.predicates import PredicateColumn
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.base.errors import BadFile, VerificationFailed
 from compactor.orc.codecs.codec import decoding_failed
 from compactor.orc.codecs.stripe_view import UtcFile
-from compactor.orc.format.filter_streams import filter_streams
-from compactor.orc.format.stripe_footer import read_stripe_footer
+from compactor.orc.format.stripe_footer import filter_streams, read_stripe_footer
 from compactor.orc.format.tail import FilterStream, Tail
-from compactor.orc.io.readable import Readable, SourceFile
-from compactor.orc.io.source import Source
+from compactor.orc.io.source import Readable, Source, SourceFile
 
 
 def check_points(source: Source, tail: Tail, last_keys: Sequence[RowId]) -> None:

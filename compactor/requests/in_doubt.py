@@ -15,7 +15,7 @@ from compactor.compaction.disagreement import DirectoryDoubt, DoubtKind
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.insert_only.parquet_footer import read_footer
-from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.unit import FileFormat
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import inputs_of_directory
 from compactor.rows.remote_source import open_source

@@ -24,7 +24,7 @@ from compactor.initiator.initiator import look_again
 from compactor.requests.overrides import remove_override
 from compactor.requests.pause import pause
 from compactor.rewrite.publish import quarantine_moves
-from compactor.rewrite.publish.same_directory import identities
+from compactor.rewrite.publish.removal import identities
 from compactor.site.exclusive import exclusively
 from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.mode import Mode, may

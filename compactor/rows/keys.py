@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.acid.write_ids import LaterWriteIdList, ValidWriteIdList
 from compactor.base.ids import WriteId
 

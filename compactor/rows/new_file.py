@@ -9,10 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from compactor.orc.io.source import LocalSink, LocalSource, Source
+from compactor.acid.bucket import RowId
+from compactor.acid.names import ACID_VERSION
+from compactor.orc.assembler import WrittenFile
+from compactor.orc.format.acid_metadata import user_metadata
+from compactor.orc.format.tail import Tail
+from compactor.orc.io.source import LocalSink, LocalSource, Source, crc32
+from compactor.orc.last_keys import last_key
 from compactor.settings.file_limits import UNLIMITED
+from compactor.storage.capabilities import TakenRange, TakingOver, pieces
 from compactor.storage.protocol import Storage
-from compactor.storage.taking_over import TakenRange, TakingOver, pieces
 
 _HEAD = 16  #: bytes at the start of a file that a range may bring along if its source starts alike: ORC's magic
 _WHOLE = 1.1  #: the most bytes of a whole file per byte of the range; the others are its tail, and stay as padding
@@ -133,3 +139,31 @@ class WrittenSource:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class OutputMetadata:
+    """The user metadata of one file, which an encoder requests once all rows are written.
+
+    Args:
+        deletes: the rows are delete events.
+        version: the ACID version to record; None records none.
+    """
+
+    def __init__(self, *, deletes: bool = False, version: bytes | None = ACID_VERSION) -> None:
+        self._deletes, self._version = deletes, version
+        self.last_keys: list[RowId] = []  #: one per stripe
+
+    def compute(self, source: Source, tail: Tail, last: RowId | None) -> Mapping[str, bytes]:
+        """Returns the entries; see ``tail_writer.Metadata``."""
+        stripes = range(len(tail.stripes))
+        sought = stripes if last is None else stripes[:-1]
+        self.last_keys = [last_key(source, tail, stripe) for stripe in sought] + ([] if last is None else [last])
+        inserts, deletes = (0, tail.rows) if self._deletes else (tail.rows, 0)
+        return user_metadata(self.last_keys, inserts=inserts, deletes=deletes, version=self._version)
+
+
+def written_file(path: str, tail: Tail) -> WrittenFile:
+    """Describes the finished file at ``path`` with the tail ``tail``."""
+    with LocalSource(path) as source:
+        checksum = crc32(source, 0, source.length)
+        return WrittenFile(length=source.length, rows=tail.rows, stripes=len(tail.stripes), checksum=checksum)

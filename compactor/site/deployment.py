@@ -39,8 +39,8 @@ from compactor.site.other_metastores import OtherMetastore, OtherMetastores
 from compactor.site.site import HISTORY_BY_WRITE_IDS, Site
 from compactor.site.spark_secrets import SPARK_KEYTABS
 from compactor.state.state_database import open_state
+from compactor.storage.build_listing import ListingLimits
 from compactor.storage.hadoop_tokens import VARIABLE as TOKEN_FILE
-from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.protocol import Storage
 from compactor.storage.store_options import StoreOptions, secret_files
 from compactor.storage.stores import Stores

@@ -13,14 +13,18 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from compactor.base.errors import CompactorError, failing_alone
-from compactor.compaction.location_overlaps import Overlaps, Place, find_overlaps, is_overlapping, overlapping_pairs
-from compactor.compaction.location_text import (
+from compactor.compaction.location_overlaps import (
     ALL_OTHERS,
     MOST_COVERS,
+    Overlaps,
+    Place,
     common_spelling,
     find_covers,
+    find_overlaps,
+    is_overlapping,
     map_aliases,
     normalise_location,
+    overlapping_pairs,
 )
 from compactor.metastore.catalog.locations import Locations, PartitionGround, TableGround
 from compactor.metastore.catalog.values import PartitionPlace, Table

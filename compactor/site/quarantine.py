@@ -25,9 +25,9 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.quarantine_rules import Quarantined, Record, choose_due, list_names, sort_obsolete
 from compactor.compaction.states import CompactionType, State
 from compactor.rewrite.publish import quarantine_moves, stage
-from compactor.rewrite.publish.manifest import Manifest, read_manifest
-from compactor.rewrite.publish.same_directory import identities
-from compactor.rewrite.publish.still_needed import must_still_be_needed
+from compactor.rewrite.publish.removal import identities
+from compactor.rewrite.publish.stage import Manifest, read_manifest
+from compactor.rewrite.publish.unchanged_inputs import must_still_be_needed
 from compactor.settings.precedence import with_request
 from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import must_be_the_same_table

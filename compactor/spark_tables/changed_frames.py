@@ -1,9 +1,9 @@
 """Builds one DataFrame with all changed rows of a statement, arranged for the tasks that write them.
 
-Its columns are those of ``row_change``. An updated row stays one row until it is written. Rows are shuffled by the place
-of the row that they change: partition, file number and range of ROW__IDs. These are the same however often Spark evaluates
-the statement, so a task that runs again writes changes that fit those of other tasks. Inserted rows are shuffled by the
-numbers that ``store_source`` gave to the source's rows.
+Its columns are those of ``row_change``. An updated row stays one row until it is written. Rows are shuffled by the
+place of the row that they change: partition, file number and range of ROW__IDs. These are the same however often Spark
+evaluates the statement, so a task that runs again writes changes that fit those of other tasks. Inserted rows are
+shuffled by the numbers that ``store_source`` gave to the source's rows.
 """
 
 from __future__ import annotations

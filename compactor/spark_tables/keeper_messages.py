@@ -13,8 +13,7 @@ from compactor.spark_tables.application import Process
 from compactor.storage.store_options import StoreOptions
 from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.writing.row_change import Changed
-from compactor.tables.writing.shared_statement import SharedChange, SharedStatement
-from compactor.tables.writing.written_part import ChangedPart, WrittenPart
+from compactor.tables.writing.writer_messages import ChangedPart, SharedChange, SharedStatement, WrittenPart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

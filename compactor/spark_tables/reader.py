@@ -29,9 +29,7 @@ from compactor.spark_tables.spark_types import cast_for_spark
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import All, Condition, find_columns
 from compactor.tables.filters.partition_constants import may_have
-from compactor.tables.reading.later_rows import NOTHING
-from compactor.tables.reading.scan_tasks import ScanTask
-from compactor.tables.reading.splits import make_portions
+from compactor.tables.reading.scan_tasks import NOTHING, ScanTask, make_portions
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.row_change import EXACT, FILE, FILE_TYPE
 
@@ -149,7 +147,7 @@ def read_tasks(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.Reco
 
 def _with_exact_timestamps(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Returns rows as Spark sees them, with their exact timestamps in an additional column."""
-    from compactor.tables.writing.encodable import to_encodable
+    from compactor.tables.time_forms import to_encodable
 
     kind = schema.field(EXACT).type
     exact = pa.StructArray.from_arrays([rows.column(field.name) for field in kind], fields=list(kind))

@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from compactor.base.errors import NotConforming, NotSupported
-from compactor.tables.hive_columns import hive_columns
+from compactor.tables.schema import hive_columns
 
 
 def to_spark_schema(schema: pa.Schema) -> StructType:

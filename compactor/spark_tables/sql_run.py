@@ -42,15 +42,15 @@ from compactor.spark_tables.spark_plan import must_only_read
 from compactor.spark_tables.spark_types import to_hive_columns
 from compactor.spark_tables.statement_control import ask_keeper, keep_alive
 from compactor.statements import parsed_actions
+from compactor.statements.parsed_actions import Statement
 from compactor.statements.spark_text import SparkText
-from compactor.statements.statement import Statement
 from compactor.statements.tokens import Token
 from compactor.tables.sql.named_partitions import key_values
 from compactor.tables.sql.run_changes import columns_of_values
-from compactor.tables.sql.run_creations import answer_if_there, must_be_there_once
+from compactor.tables.sql.run_queries import answer_if_there, must_be_there_once
 from compactor.tables.sql.run_statements import HANDLERS, check_text
 from compactor.tables.sql.sql_session import Session
-from compactor.tables.writing.inserts import TARGET, values_column
+from compactor.tables.writing.part_files import TARGET, values_column
 from compactor.tables.writing.row_change import Kind
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from compactor.spark_tables.keeper_messages import (
     CommitWrite,
     Hold,
 )
-from compactor.tables.writing.written_part import ChangedPart, WrittenPart
+from compactor.tables.writing.writer_messages import ChangedPart, WrittenPart
 
 
 def task_number() -> int:
@@ -106,7 +106,7 @@ class InsertsWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedInserts:
         """Stages the rows of one task, on an executor."""
         from compactor.storage.stores import open_stores  # as in ``stage``
-        from compactor.tables.writing.inserts import write_parts
+        from compactor.tables.writing.part_files import write_parts
 
         begun = self._begun
         return StagedInserts(write_parts(begun.works, iterator, task_number(), open_stores(begun.stores)))
@@ -146,7 +146,7 @@ class ChangeWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedChanges:
         """Stages the changes of one task, on an executor."""
         from compactor.storage.stores import open_stores  # as in ``stage``
-        from compactor.tables.writing.change_parts import write_changes
+        from compactor.tables.writing.part_files import write_changes
 
         return StagedChanges(write_changes(self._begun.work, iterator, task_number(), open_stores(self._begun.stores)))
 

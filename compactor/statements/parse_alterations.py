@@ -16,8 +16,8 @@ from compactor.statements.parsed_actions import (
     NotRun,
     RenameTable,
     SetProperties,
+    Statement,
 )
-from compactor.statements.statement import Statement
 from compactor.statements.statement_list import not_run
 from compactor.statements.token_cursor import TokenReader
 

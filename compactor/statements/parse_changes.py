@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from compactor.base.errors import BadStatement
 from compactor.locking.statement_rules import Access, AccessKind, Name
-from compactor.statements.keywords import QUERIES
 from compactor.statements.parse_queries import build_query, find_conditions, find_reads
 from compactor.statements.parsed_actions import (
     Action,
@@ -15,14 +14,13 @@ from compactor.statements.parsed_actions import (
     NotRun,
     Query,
     Span,
+    Statement,
     Update,
     WhenMatched,
     WhenNotMatched,
 )
-from compactor.statements.rendering import render_filter
-from compactor.statements.statement import Statement
 from compactor.statements.token_cursor import TokenReader
-from compactor.statements.tokens import Token
+from compactor.statements.tokens import QUERIES, Token, render_filter
 
 #: Words that must not stand in a condition outside parentheses: a LIMIT or a second table would be ignored.
 _NO_CONDITION = frozenset(

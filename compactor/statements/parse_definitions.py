@@ -9,7 +9,6 @@ from typing import Any
 from compactor.base.errors import BadStatement
 from compactor.locking import statement_rules as data
 from compactor.locking.statement_rules import Access, AccessKind, Command, Name, Spec
-from compactor.statements.keywords import QUERIES
 from compactor.statements.parse_queries import build_query, find_reads
 from compactor.statements.parsed_actions import (
     Action,
@@ -20,13 +19,12 @@ from compactor.statements.parsed_actions import (
     DropDatabase,
     DropTable,
     NotRun,
+    Statement,
     TruncateTable,
 )
-from compactor.statements.rendering import render_type
-from compactor.statements.statement import Statement
 from compactor.statements.statement_list import not_run
 from compactor.statements.token_cursor import TokenReader
-from compactor.statements.tokens import Token
+from compactor.statements.tokens import QUERIES, Token, render_type
 
 _ONCE = "once, not twice,"
 

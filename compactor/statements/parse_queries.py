@@ -11,10 +11,9 @@ from itertools import pairwise
 
 from compactor.base.errors import BadStatement
 from compactor.locking.statement_rules import Access, AccessKind, Name
-from compactor.statements.keywords import CLAUSES, JOINED, JOINS, QUERIES, SET_OPERATIONS
 from compactor.statements.parsed_actions import Place, Query
 from compactor.statements.token_cursor import TokenReader
-from compactor.statements.tokens import Token
+from compactor.statements.tokens import CLAUSES, JOINED, JOINS, QUERIES, SET_OPERATIONS, Token
 
 #: Words that end a list of tables in FROM outside parentheses.
 _ENDS_FROM = CLAUSES | SET_OPERATIONS | JOINED | {"select", "insert", "when", "set"}

@@ -7,15 +7,11 @@ from dataclasses import replace
 
 from compactor.base.errors import BadStatement
 from compactor.locking.statement_rules import Access, Name
-from compactor.statements.keywords import CLAUSES, JOINED, JOINS, SET_OPERATIONS
-from compactor.statements.parse_multi_inserts import parse_multi_insert
 from compactor.statements.parse_queries import build_query, find_reads
-from compactor.statements.parse_writes import build_target, insert_form, parse_columns, parse_target
-from compactor.statements.parsed_actions import Action, NeedsSpark, Select
-from compactor.statements.rendering import render_filter
-from compactor.statements.statement import Statement
+from compactor.statements.parse_writes import build_target, insert_form, parse_columns, parse_multi_insert, parse_target
+from compactor.statements.parsed_actions import Action, NeedsSpark, Select, Statement
 from compactor.statements.token_cursor import TokenReader
-from compactor.statements.tokens import Token
+from compactor.statements.tokens import CLAUSES, JOINED, JOINS, SET_OPERATIONS, Token, render_filter
 
 #: Words that cannot be a column in a list of columns.
 _NO_COLUMN = frozenset(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
-from compactor.locking.statement_rules import Accessing, Name, Spec
+from compactor.locking.statement_rules import Access, Accessing, Name, Spec
 
 Properties: TypeAlias = tuple[tuple[str, str], ...]
 Columns: TypeAlias = tuple[tuple[str, str], ...]  #: names, each with Hive's type
@@ -463,3 +463,22 @@ Action: TypeAlias = (
     | Load
     | NotRun
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement of a text.
+
+    Attributes:
+        name: the form, such as INSERT OVERWRITE or ALTER TABLE ADD COLUMNS.
+        accesses: what the statement reads and changes; its locks follow from them.
+        action: what the statement does.
+        place: where its first character is, for messages.
+        text: the statement as written.
+    """
+
+    name: str
+    accesses: tuple[Access, ...] = ()
+    action: Action
+    place: str = ""
+    text: str = ""

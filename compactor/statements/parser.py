@@ -14,11 +14,10 @@ from compactor.statements import (
     parse_alterations,
     parse_changes,
     parse_definitions,
-    parse_shows,
     parse_utilities,
     parse_writes,
+    parsed_actions,
 )
-from compactor.statements.keywords import QUERIES
 from compactor.statements.parse_selects import parse_query
 from compactor.statements.parsed_actions import (
     Commit,
@@ -28,12 +27,27 @@ from compactor.statements.parsed_actions import (
     Rollback,
     Select,
     StartTransaction,
+    Statement,
     Use,
 )
-from compactor.statements.statement import Statement
 from compactor.statements.statement_list import not_run
 from compactor.statements.token_cursor import TokenReader
-from compactor.statements.tokens import Token, quote_words, split_statements, tokenize
+from compactor.statements.tokens import QUERIES, Token, quote_words, split_statements, tokenize
+
+#: Actions that change nothing, so that no right to change is needed.
+READING = (
+    parsed_actions.ShowCompactions,
+    parsed_actions.ShowTransactions,
+    parsed_actions.ShowLocks,
+    parsed_actions.ExplainLocks,
+    parsed_actions.Use,
+    parsed_actions.ShowDatabases,
+    parsed_actions.ShowTables,
+    parsed_actions.ShowPartitions,
+    parsed_actions.ShowCreateTable,
+    parsed_actions.Describe,
+)
+_IN_TRANSACTION = (*READING, parsed_actions.Insert, parsed_actions.Update, parsed_actions.Delete, parsed_actions.Select)
 
 
 def parse(text: str) -> Statement:
@@ -140,12 +154,54 @@ _FORMS: tuple[tuple[tuple[str, ...], Callable[[TokenReader], Statement]], ...] =
     (("create",), _create),
     (("drop",), parse_definitions.drop),
     (("alter",), parse_alterations.alter),
-    (("show",), parse_shows.show),
-    (("describe",), parse_shows.describe),
-    (("desc",), parse_shows.describe),
+    (("show",), parse_utilities.show),
+    (("describe",), parse_utilities.describe),
+    (("desc",), parse_utilities.describe),
     (("abort",), parse_utilities.abort),
     (("use",), _use),
     (("start",), _start),
     (("commit",), _commit),
     (("rollback",), _rollback),
 )
+
+
+def parse_script(text: str) -> tuple[Statement, ...]:
+    """Parses all statements of ``text`` before any of them runs.
+
+    Raises:
+        BadStatement: a statement is not on the list, a transaction holds a statement that it must not (in Hive:
+            ``Operation … is not allowed in a transaction``), or a transaction does not end within the text.
+    """
+    statements = parse_all(text)
+    _check_transactions(statements)
+    return statements
+
+
+def only_reads(statements: Sequence[Statement]) -> bool:
+    """Tells whether all statements only read metadata; a SELECT does not count, because it opens a snapshot."""
+    return all(isinstance(statement.action, READING) for statement in statements)
+
+
+def _check_transactions(statements: Sequence[Statement]) -> None:
+    opened: Statement | None = None
+    for statement in statements:
+        match statement.action:
+            case parsed_actions.StartTransaction():
+                if opened is not None:
+                    raise BadStatement(
+                        f"START TRANSACTION at {statement.place}: the one at {opened.place} has not ended"
+                    )
+                opened = statement
+            case parsed_actions.Commit() | parsed_actions.Rollback():
+                if opened is None:
+                    raise BadStatement(
+                        f"{statement.name} at {statement.place}: no transaction was started in this text"
+                    )
+                opened = None
+            case action if opened is not None and not isinstance(action, _IN_TRANSACTION):
+                raise BadStatement(
+                    f"{statement.name} at {statement.place} is not allowed in a transaction, which began at {opened.place}; "
+                    "INSERT, UPDATE, DELETE, SELECT, SHOW and DESCRIBE are"
+                )
+    if opened is not None:
+        raise BadStatement(f"START TRANSACTION at {opened.place}: the text ends without its COMMIT or ROLLBACK")

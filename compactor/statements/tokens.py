@@ -1,4 +1,4 @@
-"""Splits a text into statements, and these into words, names, literals and signs, each with its place.
+"""Splits a text into statements, and these into words, names, literals and signs; renders tokens as text.
 
 Hive ignores the case of keywords and names, so their tokens are in lower case. Texts keep their case.
 """
@@ -6,7 +6,7 @@ Hive ignores the case of keywords and names, so their tokens are in lower case. 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from compactor.base.errors import BadStatement
@@ -29,6 +29,16 @@ _QUOTES = "'\"`"
 #: Hive's escapes within a text (``BaseSemanticAnalyzer.unescapeSQLString``); any other character stands for itself.
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\([0-3][0-7]{2})|\\(.)|''|\"\"", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
+#: Clauses that may follow the tables of a query.
+CLAUSES = frozenset(
+    ("where", "group", "having", "order", "sort", "distribute", "cluster", "limit", "window", "qualify")
+)
+SET_OPERATIONS = frozenset(("union", "intersect", "except", "minus"))
+JOINS = frozenset(("join", "inner", "outer", "left", "right", "full", "cross", "semi", "anti", "natural"))
+JOINED = frozenset(("lateral", "on", "using"))  #: words that may follow the table of a join
+QUERIES = ("select", "with", "from", "(")  #: the beginnings of a query
+_OPERANDS = ("word", "quoted", "text", "number")
+_BEFORE_SIGN = frozenset(("and", "or", "not", "between", "in", "like", "is", "where", "set", "by"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +149,59 @@ def _unescape(match: re.Match[str]) -> str:
     if unicode is not None or octal is not None:
         return chr(int(unicode, 16) if unicode is not None else int(octal, 8))
     return match.group()[0] if character is None else _ESCAPED.get(character, character)
+
+
+def render_filter(tokens: Sequence[Token], qualifiers: Collection[str] = ()) -> str:
+    """Renders tokens as a filter; ``qualifiers`` in front of columns are dropped, as in ``t.c``."""
+    parts: list[str] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        if _qualifies(tokens, at, qualifiers):
+            at += 2
+            continue
+        if token.kind == "sign" and token.value in ("-", "+") and _is_sign(tokens, at):
+            parts.append(token.value + tokens[at + 1].value)
+            at += 2
+            continue
+        parts.append(_render_token(token))
+        at += 1
+    return " ".join(parts)
+
+
+def _qualifies(tokens: Sequence[Token], at: int, qualifiers: Collection[str]) -> bool:
+    following = tokens[at + 1 : at + 3]
+    return (
+        tokens[at].kind in ("word", "quoted")
+        and tokens[at].value in qualifiers
+        and len(following) == 2
+        and (following[0].kind, following[0].value) == ("sign", ".")
+        and following[1].kind in ("word", "quoted")
+        and not (at and tokens[at - 1].value == ".")
+    )
+
+
+def _is_sign(tokens: Sequence[Token], at: int) -> bool:
+    """Tells whether the plus or minus at ``at`` belongs to the number that follows it."""
+    if at + 1 >= len(tokens) or tokens[at + 1].kind != "number":
+        return False
+    before = tokens[at - 1] if at else None
+    if before is None or (before.kind == "word" and before.value in _BEFORE_SIGN):
+        return True
+    return before.kind not in _OPERANDS and before.value != ")"
+
+
+def _render_token(token: Token) -> str:
+    if token.kind == "text":
+        return "'" + token.value.replace("'", "''") + "'"
+    return f"`{token.value.replace('`', '``')}`" if token.kind == "quoted" else token.value
+
+
+def render_type(tokens: Sequence[Token]) -> str:
+    """Renders tokens as a Hive type, with blanks only between words."""
+    parts: list[str] = []
+    for token in tokens:
+        if parts and token.kind != "sign" and parts[-1][-1] not in "(<,:>)":
+            parts.append(" ")
+        parts.append(_render_token(token))
+    return "".join(parts)

@@ -22,9 +22,8 @@ from typing import Any, TypeVar
 
 from compactor.base.errors import StorageError
 from compactor.base.steps import StoreStep, reach
-from compactor.storage.capabilities import ABFS, Capabilities
+from compactor.storage.capabilities import ABFS, Capabilities, TakenRange, TakingOver, ends_of
 from compactor.storage.copy_parts import Part, PartLimits, plan_parts
-from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import (
     REFUSED,
     ObjectStorage,
@@ -34,7 +33,7 @@ from compactor.storage.object_store import (
     side_files_and_data,
     warn_once,
 )
-from compactor.storage.taking_over import TakenRange, TakingOver, ends_of
+from compactor.storage.protocol import FileStatus
 
 _T = TypeVar("_T")
 BULK = 256  #: keys in one request for removal; Azure takes no more

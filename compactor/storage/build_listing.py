@@ -5,15 +5,43 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeVar
 
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped, parse_claim
 from compactor.acid.tree import Anchor, Tree
-from compactor.base.errors import BadFile
-from compactor.storage.listing_limits import ListingLimits
+from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
 
 SMALL = 64 * 1024  #: bytes that a side file such as ``_metadata_acid`` may have; Hive writes fewer than a hundred
+_T = TypeVar("_T")
+ATTEMPTS = 10  #: at one listing, if something vanishes each time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingLimits:
+    """``entries`` counts files and directories at all levels, ``depth`` the directories above a file."""
+
+    entries: int = 1_000_000
+    depth: int = 64
+
+    def check_entries(self, place: str, number: int) -> None:
+        """Raises ``UnsafeDirectory`` if ``number`` entries of ``place`` are too many."""
+        if number > self.entries:
+            raise UnsafeDirectory(
+                f"{place}: has more than {self.entries} files and directories; nothing is done there; find out who wrote "
+                "them, and remove what is not the table's, or raise compactor.listing.entries"
+            )
+
+    def check_depth(self, place: str, depth: int) -> None:
+        """Raises ``UnsafeDirectory`` if ``place``, ``depth`` directories below a location, is too deep."""
+        if depth > self.depth:
+            shown = place if len(place) <= _SHOWN else f"{place[:_SHOWN]}…"
+            raise UnsafeDirectory(
+                f"{shown}: is more than {self.depth} directories deep; nothing is done in its table or partition; find "
+                "out who made it and remove it, or raise compactor.listing.depth"
+            )
 
 
 def build_listing_from(
@@ -92,3 +120,40 @@ def check_is_small(path: str, length: int) -> None:
         raise BadFile(
             f"{path}: has {length} bytes; a file of this name has fewer than {SMALL}; find out who wrote it and remove it"
         )
+
+
+_SHOWN = 300  #: characters of a path that is too deep
+
+
+class ListedButAbsent(Exception):
+    """A directory lists a name that does not exist."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def consistent_listing(path: str, attempt: Callable[[], _T]) -> _T:
+    """Returns a listing of ``path`` in which every listed name also exists (PROTOCOL 11.10).
+
+    Somebody may remove a listed name meanwhile, or the store may be wrong for a moment (a stale cache, an unmounted disk
+    behind a link). In both cases the listing starts again. It never skips a name.
+
+    Args:
+        attempt: lists everything once; raises ``ListedButAbsent``.
+
+    Raises:
+        StorageError: the same name is listed again and still does not exist.
+    """
+    absent = ""
+    for _ in range(ATTEMPTS):
+        try:
+            return attempt()
+        except ListedButAbsent as error:
+            if error.path == absent:
+                break
+            absent = error.path
+    raise StorageError(
+        f"{absent}: its directory lists it, and it does not answer; its content would be taken for gone, so nothing "
+        f"is done in {path}; check its disk, link or mount, then try again"
+    )

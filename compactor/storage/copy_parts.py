@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from compactor.storage.taking_over import TakenRange
+from compactor.storage.capabilities import TakenRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.base.steps import StoreStep, reach
-from compactor.storage.capabilities import GCS, Capabilities
-from compactor.storage.file_status import FileStatus
+from compactor.storage.capabilities import GCS, Capabilities, TakenRange, TakingOver, ends_of, pieces
 from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once
-from compactor.storage.taking_over import TakenRange, TakingOver, ends_of, pieces
+from compactor.storage.protocol import FileStatus
 
 SMALLEST = 1 << 20  #: bytes: a smaller object is not worth a place in a composition
 COMPOSED = 32  #: objects in one request; Google takes no more

@@ -18,15 +18,11 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped, parse_claim
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
-from compactor.storage.build_listing import build_listing_from
-from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
-from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
-from compactor.storage.deferred_uploads import Deferring
-from compactor.storage.file_status import FileStatus
+from compactor.storage.build_listing import ListedButAbsent, ListingLimits, build_listing_from, consistent_listing
+from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities, Deferring, TakenRange, TakingOver
 from compactor.storage.hdfs_client import HdfsClient, RemoteError, hdfs_errors, split_location
-from compactor.storage.listing_limits import ListingLimits
+from compactor.storage.protocol import FileStatus
 from compactor.storage.store_options import StoreOptions
-from compactor.storage.taking_over import TakenRange, TakingOver
 
 log = logging.getLogger(__name__)
 _NEVER_ENTERED = ".snapshot"  #: where a snapshottable directory shows its past

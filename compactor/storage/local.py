@@ -16,11 +16,8 @@ from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import AccessDenied, FileGone, NotSupported, StorageError, UnsafeDirectory
 from compactor.storage import exclusive_rename, file_identity, local_listing, local_tree
-from compactor.storage.capabilities import LOCAL, Capabilities
-from compactor.storage.consistent_listing import consistent_listing
-from compactor.storage.deferred_uploads import Deferring
-from compactor.storage.file_status import FileStatus
-from compactor.storage.listing_limits import ListingLimits
+from compactor.storage.build_listing import ListingLimits, consistent_listing
+from compactor.storage.capabilities import LOCAL, Capabilities, Deferring, TakenRange, TakingOver
 from compactor.storage.local_permissions import LocalPermissions, must_be_private
 from compactor.storage.no_links import (
     LISTED,
@@ -34,8 +31,8 @@ from compactor.storage.no_links import (
     reading,
     regular,
 )
+from compactor.storage.protocol import FileStatus
 from compactor.storage.store_options import StoreOptions
-from compactor.storage.taking_over import TakenRange, TakingOver
 
 SHARED_BYTES = 1 << 20  #: a smaller range is not worth a call and up to a block of padding
 _SYNCS = 16  #: under way at once: a file system writes waiting syncs together

@@ -17,9 +17,7 @@ from types import MappingProxyType
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped, parse_claim
 from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
-from compactor.storage.build_listing import check_is_small, data_format
-from compactor.storage.consistent_listing import ListedButAbsent
-from compactor.storage.listing_limits import ListingLimits
+from compactor.storage.build_listing import ListedButAbsent, ListingLimits, check_is_small, data_format
 from compactor.storage.no_links import LISTED, NOT_TOUCHED, below, directory, must_be_regular
 
 _path = attrgetter("path")

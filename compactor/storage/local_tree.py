@@ -8,8 +8,7 @@ from collections import Counter
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
 from compactor.storage import file_identity
-from compactor.storage.consistent_listing import ListedButAbsent
-from compactor.storage.listing_limits import ListingLimits
+from compactor.storage.build_listing import ListedButAbsent, ListingLimits
 from compactor.storage.no_links import directory
 
 _NEVER_ENTERED = ".snapshot"  #: where filers show the past, in every directory

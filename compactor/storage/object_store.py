@@ -21,13 +21,10 @@ from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import AccessDenied, BadFile, CompactorError, NotSupported, StorageError, VerificationFailed
 from compactor.base.redaction import redact
-from compactor.storage.build_listing import build_listing_from, build_tree_from
-from compactor.storage.capabilities import Capabilities
-from compactor.storage.deferred_uploads import Deferring
-from compactor.storage.file_status import FileStatus
-from compactor.storage.listing_limits import ListingLimits
+from compactor.storage.build_listing import ListingLimits, build_listing_from, build_tree_from
+from compactor.storage.capabilities import Capabilities, Deferring, KnownBytes, TakenRange, TakingOver, pieces
+from compactor.storage.protocol import FileStatus
 from compactor.storage.store_options import SCHEMES, StoreOptions
-from compactor.storage.taking_over import KnownBytes, TakenRange, TakingOver, pieces
 
 log = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import StorageError
-from compactor.storage.capabilities import Capabilities
-from compactor.storage.deferred_uploads import Deferring
-from compactor.storage.file_status import FileStatus
+from compactor.storage.capabilities import Capabilities, Deferring, TakenRange, TakingOver
 from compactor.storage.store_options import StoreOptions
-from compactor.storage.taking_over import TakenRange, TakingOver
 
 
 class Storage(Protocol):
@@ -206,3 +204,14 @@ class Storage(Protocol):
 
     def free_bytes(self, path: str) -> int | None:
         """Returns how many bytes can still be written next to ``path``; None if the store has no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatus:
+    """``length`` in bytes.
+
+    ``tag`` changes when the file is replaced, and is None if the store has no tags.
+    """
+
+    length: int
+    tag: str | None = None

@@ -18,12 +18,10 @@ from compactor.acid.names import known_directory
 from compactor.base.errors import StorageError
 from compactor.base.ids import TxnId
 from compactor.base.steps import StoreStep, reach
-from compactor.storage.capabilities import S3, Capabilities
+from compactor.storage.capabilities import S3, Capabilities, Deferring, TakenRange, TakingOver, Upload, ends_of
 from compactor.storage.copy_parts import Part, PartLimits, plan_parts
-from compactor.storage.deferred_uploads import Deferring, Upload
-from compactor.storage.file_status import FileStatus
 from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once
-from compactor.storage.taking_over import TakenRange, TakingOver, ends_of
+from compactor.storage.protocol import FileStatus
 
 BULK = 1000  #: keys in one request for removal
 WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied in parts

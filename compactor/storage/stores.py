@@ -9,17 +9,14 @@ from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import StorageError
 from compactor.storage.abfs import AbfsStorage
-from compactor.storage.capabilities import Capabilities
-from compactor.storage.deferred_uploads import Deferring
-from compactor.storage.file_status import FileStatus
+from compactor.storage.build_listing import ListingLimits
+from compactor.storage.capabilities import Capabilities, Deferring, TakenRange, TakingOver
 from compactor.storage.gcs import GcsStorage
 from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.local import LocalStorage
-from compactor.storage.protocol import Storage
+from compactor.storage.protocol import FileStatus, Storage
 from compactor.storage.s3 import S3Storage
 from compactor.storage.store_options import SCHEMES, StoreOptions
-from compactor.storage.taking_over import TakenRange, TakingOver
 
 
 class Stores:

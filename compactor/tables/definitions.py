@@ -34,8 +34,7 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
 from compactor.site.restored_database import doubt_of_programs
 from compactor.site.site import Site, claims_of, new_ground, path_of
-from compactor.tables.hive_columns import hive_columns
-from compactor.tables.schema import ROW_ID
+from compactor.tables.schema import ROW_ID, hive_columns
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.transaction_block import transaction
 

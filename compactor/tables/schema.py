@@ -1,4 +1,7 @@
-"""A table's columns in Arrow. A scan has one schema, whatever types its files were written with."""
+"""A table's columns in Arrow, and Hive types for the columns of an Arrow schema.
+
+A scan has one schema, whatever types its files were written with.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,26 @@ NANOSECONDS = "ns"
 IN_PARTS = "parts"  #: the lossless form of timestamps
 PER_SECOND = {NANOSECONDS: 10**9, "us": 10**6}  #: units of timestamps
 PARTS = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])  #: a lossless timestamp
+_SIMPLE = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "int",
+    pa.uint32(): "bigint",
+    pa.float16(): "float",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.string_view(): "string",
+    pa.binary(): "binary",
+    pa.large_binary(): "binary",
+    pa.date32(): "date",
+    pa.date64(): "date",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +117,34 @@ def _with_unit(kind: ArrowType, unit: str) -> ArrowType:
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _with_unit(field.type, unit)) for field in kind])
     return kind
+
+
+def hive_columns(table: str, schema: pa.Schema) -> dict[str, str]:
+    """Returns the Hive type of each column.
+
+    Raises:
+        NotSupported: Hive has no equivalent of a column's type.
+    """
+    return {field.name: _hive_type(table, field.name, field.type) for field in schema}
+
+
+def _hive_type(table: str, column: str, kind: ArrowType) -> str:
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    if pa.types.is_timestamp(kind) and kind.tz is None:
+        return "timestamp"
+    if pa.types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= 38:
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_dictionary(kind):
+        return _hive_type(table, column, kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"array<{_hive_type(table, column, kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<{_hive_type(table, column, kind.key_type)},{_hive_type(table, column, kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        fields = (f"{field.name}:{_hive_type(table, column, field.type)}" for field in kind)
+        return f"struct<{','.join(fields)}>"
+    raise NotSupported(
+        f"{table}: column {column} is a {kind} in Arrow, which has no equivalent in Hive's full ACID tables; give another "
+        "type, or a mapping from columns to Hive types instead of a pyarrow schema"
+    )

@@ -7,7 +7,7 @@ from compactor.base.errors import NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.bloom_filters import filters_by_name
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.rewrite.plan.file_format import FileFormat, file_format
+from compactor.rewrite.plan.unit import FileFormat, file_format
 from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
 from compactor.site.named_tables import nearest
 from compactor.site.site import Site, Target

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType
-from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan
+from compactor.rewrite.plan.unit import FileFormat
 from compactor.rewrite.publish.stage import Staged
 from compactor.site.run_as import run_as
 from compactor.site.site import Site, Target

@@ -15,11 +15,9 @@ from compactor.compaction.states import CompactionType
 from compactor.orc.format.java_zones import default_zone
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
 from compactor.rewrite.full_acid.split import with_split_bytes
-from compactor.rewrite.plan.chunks import must_fit, plan_within_bound
-from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.chunks import must_fit, plan_slices, plan_within_bound
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
-from compactor.rewrite.plan.slices import plan_slices
-from compactor.rewrite.plan.unit import SHAPES
+from compactor.rewrite.plan.unit import SHAPES, FileFormat
 from compactor.settings.output_class import OutputClass
 from compactor.site.site import Look, Site, Target, View, compactor_view
 from compactor.worker.bounded_requests import bound_of

@@ -11,8 +11,7 @@ from compactor.base.errors import CompactorError
 from compactor.base.ids import WriteId
 from compactor.base.steps import Step, reach
 from compactor.metastore.queue.worker_claims import Work
-from compactor.rewrite.plan.chunks import completed_chunks
-from compactor.rewrite.plan.slices import replace_by_slices
+from compactor.rewrite.plan.chunks import completed_chunks, replace_by_slices
 from compactor.rewrite.plan.unit import UnitResult
 from compactor.rewrite.publish import stage
 from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs

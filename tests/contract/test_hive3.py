@@ -32,7 +32,6 @@ from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.restore import restore
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.settings.precedence import Settings
 from compactor.site import lost_workers
 from compactor.site.finding import Level
@@ -40,6 +39,7 @@ from compactor.site.site import Site
 from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Result
+from demo.snapshot_reader import read_snapshot
 from tests.support.aborted import aborted_of
 from tests.support.candidates import candidates_of
 from tests.support.committing import committing

@@ -23,13 +23,13 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.settings.precedence import Settings
 from compactor.site.site import Site
 from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Result
 from demo.fixtures import register_fixture
+from demo.snapshot_reader import read_snapshot
 from tests.support.expected import by_turns, difference, plain_rows, read_expected, render_line, step, steps
 from tests.support.tables import with_settings
 

@@ -10,7 +10,7 @@ from compactor.acid.names import Base
 from compactor.compaction.states import State
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_deletes, write_rows
+from demo.delta_writer import write_deletes, write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
 from tests.support.stories import KINDS, Story, begun
 from tests.support.trino import Trino

@@ -25,11 +25,11 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import COLUMNS_V2
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import Options
+from demo.snapshot_reader import read_snapshot
 from tests.model import reader, stories
 from tests.model.files import (
     DELETE,

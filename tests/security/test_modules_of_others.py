@@ -13,7 +13,7 @@ from tests.support.downloads import ROOT
 from tests.support.patience import PATIENCE
 
 _REWRITE = """
-from compactor.rewrite.run.process_runner import ProcessRunner
+from compactor.rewrite.run.runner import ProcessRunner
 if __name__ == "__main__":
     with ProcessRunner(1) as runner:
         runner.start()

@@ -19,8 +19,7 @@ from compactor.base.errors import BadStatement, CompactorError, NotSupported
 from compactor.spark_tables import sql
 from compactor.spark_tables.spark_plan import must_only_read
 from compactor.statements.parser import parse
-from compactor.statements.spark_functions import FUNCTIONS, NO_CALLS, REFUSED
-from compactor.statements.spark_text import SparkText, _parts
+from compactor.statements.spark_text import FUNCTIONS, NO_CALLS, REFUSED, SparkText, _parts
 from tests.support.patience import PATIENCE
 from tests.support.sizes import sized
 from tests.support.spark_connect import connect_server

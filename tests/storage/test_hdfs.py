@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from compactor.base.errors import AccessDenied, BadSetting, StorageError, UnsafeDirectory
+from compactor.storage.build_listing import ListingLimits
 from compactor.storage.capabilities import HDFS, HTTPFS
 from compactor.storage.hdfs import HdfsStorage, _length
 from compactor.storage.hdfs_client import RemoteError
-from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.store_options import StoreOptions
 from tests.storage.conftest import BY_HTTPFS, hdfs_options
 from tests.support.daemons import Hdfs

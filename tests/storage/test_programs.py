@@ -12,10 +12,10 @@ import pytest
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_staging
 from compactor.base.errors import StorageError
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from compactor.tables.store import Store
+from demo.snapshot_reader import read_snapshot
 from tests.storage.conftest import Place
 from tests.support.passes import compact
 from tests.support.tables import entity_of, with_settings

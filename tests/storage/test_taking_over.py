@@ -19,9 +19,9 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
+from compactor.storage.capabilities import TakenRange
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
-from compactor.storage.taking_over import TakenRange
 from compactor.worker.ending import Result
 from tests.storage.conftest import AZURE, BUCKET, Place, azure_options, gcs_options
 from tests.storage.test_tables import left, uploads

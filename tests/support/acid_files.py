@@ -18,7 +18,7 @@ from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid
 from compactor.rows.keys import KEY, KeyBlock
-from compactor.rows.output_metadata import OutputMetadata
+from compactor.rows.new_file import OutputMetadata
 
 ROW_TYPE = "struct<a:int>"
 TYPES = acid_types(parse_hive_type(ROW_TYPE))

@@ -18,8 +18,8 @@ from urllib.parse import urlparse
 from click.testing import CliRunner
 from sqlalchemy import Engine, create_engine, text
 
+from compactor.acid.bucket import RowId
 from compactor.acid.directory import acid_directory
-from compactor.acid.row_id import RowId
 from compactor.base.ids import WriteId
 from compactor.cli.program import program
 from compactor.compaction.entry import Entity, Entry
@@ -29,11 +29,11 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import tables
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from compactor.state import state_database
 from compactor.tables.store import Store
+from demo.snapshot_reader import read_snapshot
 from tests.support.expected import difference, plain_rows, render
 from tests.support.live_hive import Hive, Place
 from tests.support.oracle import read_lines

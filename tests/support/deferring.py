@@ -8,9 +8,8 @@ from pathlib import Path
 
 from compactor.acid.names import parse_directory
 from compactor.base.ids import TxnId
-from compactor.storage.deferred_uploads import Upload
+from compactor.storage.capabilities import TakenRange, Upload
 from compactor.storage.local import LocalStorage
-from compactor.storage.taking_over import TakenRange
 
 
 class Deferred(LocalStorage):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Table, insert, text
 
+from compactor.acid.bucket import RowId
 from compactor.acid.directory import acid_directory
-from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.entry import Entity

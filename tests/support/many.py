@@ -28,7 +28,7 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
 from compactor.state.state_database import OwnState
 from compactor.storage.local import LocalStorage
-from compactor.tables.writing.writer import write_rows
+from demo.delta_writer import write_rows
 
 ROWS = 10  #: of each delta
 _APART = 1_000_000

@@ -27,8 +27,8 @@ from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import BytesSource
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.storage.local import LocalStorage
+from demo.snapshot_reader import read_snapshot
 from tests.judges import orc_1_5
 from tests.support.acid_files import FIRST_FILE, write_file
 from tests.support.folders import staging_of

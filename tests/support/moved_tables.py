@@ -14,9 +14,9 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.base.ids import NOTHING_OPEN, TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import SDS
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.stores import Stores
+from demo.snapshot_reader import read_snapshot
 from tests.support.tables import entity_of
 
 

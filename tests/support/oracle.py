@@ -16,10 +16,9 @@ from urllib.parse import urlparse
 import pyorc
 from pyorc.converters import ORCConverter
 
-from compactor.acid.bucket import encode
+from compactor.acid.bucket import RowId, encode
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import DataFile
-from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import WriteId
 from compactor.metastore.catalog.values import Table

@@ -10,8 +10,8 @@ from compactor.acid.directory import acid_directory
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
+from demo.snapshot_reader import read_snapshot
 from tests.support.tables import entity_of, insert_as_hive
 
 

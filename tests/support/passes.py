@@ -26,11 +26,11 @@ from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner, Runner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Outcome
 from compactor.worker.under_way import Options
+from demo.snapshot_reader import read_snapshot
 from tests.support.patience import until
 from tests.support.tables import entity_of
 

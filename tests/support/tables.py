@@ -17,12 +17,12 @@ from compactor.base.ids import TxnId
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_deletes, write_rows
+from demo.delta_writer import write_deletes, write_rows
+from demo.snapshot_reader import read_snapshot
 
 NUMBERS = (0, 1)  #: every insert writes both files
 

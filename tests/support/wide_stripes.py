@@ -16,7 +16,7 @@ from compactor.orc.io.source import LocalSource
 from compactor.site.site import Site
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_rows
+from demo.delta_writer import write_rows
 
 ROW_TYPE = "struct<id:bigint,payload:binary>"
 ROW_BYTES = 8_000  #: of a payload, which no codec makes smaller

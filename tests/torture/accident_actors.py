@@ -38,11 +38,11 @@ from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.deployment import configure, open_site
 from compactor.site.exclusive import exclusively
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
+from demo.snapshot_reader import read_snapshot
 from tests.support.partitioned import add_partition, insert_into, make_partitioned
 from tests.support.passes import with_storage
 from tests.support.tables import delete, entity_of, insert, make_table

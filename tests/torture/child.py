@@ -33,8 +33,8 @@ from compactor.orc.io.source import BytesSource
 from compactor.rewrite.plan.plan import PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.storage.local import LocalStorage
+from demo.snapshot_reader import read_snapshot
 from tests.support.units import run_units
 from tests.torture import victims
 from tests.torture.mutations import mutate

@@ -19,7 +19,7 @@ from compactor.orc.format.types import acid_types
 from compactor.rewrite.plan.plan import PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
-from compactor.rows.output_metadata import OutputMetadata
+from compactor.rows.new_file import OutputMetadata
 from compactor.storage.local import LocalStorage
 from tests.support.units import run_units
 from tests.torture.child import forget_peak, peak

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from compactor.base.errors import NotLossless
 from compactor.cli.orcfiledump.column_statistics import index_lines, statistics_text
 from compactor.cli.orcfiledump.java_text import decode_text, field_name, round_text
+from compactor.orc.footer_figures import raw_data_size
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text, valid_name
-from compactor.orc.format.raw_size import raw_data_size
 from compactor.orc.format.stripe_footer import DICTIONARY, DICTIONARY_V2, read_stripe_footer
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind, Types

@@ -1,4 +1,8 @@
-"""The fast codec: Arrow's ORC adapter, for rows that it can hold without loss."""
+"""The fast codec: Arrow's ORC adapter, for rows that it can hold without loss.
+
+The writer passes the NULLs of a struct on to its children, but then writes the values that lie below them: every later
+value of the child moves up by one (pyarrow 26). It also reads the validity of a sliced struct at the wrong offset.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.orc as po
 
 from compactor.base.errors import NotSupported
-from compactor.orc.codecs.arrow_encoder import Encoder, ZlibEncoder
+from compactor.orc.codecs.arrow_encoder import COMPRESSIONS, Encoder, ZlibEncoder
 from compactor.orc.codecs.arrow_types import Array, arrow_type
 from compactor.orc.codecs.codec import (
     Unfit,
     column_names,
     decoding_failed,
     name_file_in_errors,
+    relabel,
     relabel_batch,
     stripe_bytes,
 )
-from compactor.orc.codecs.library_writer import COMPRESSIONS
-from compactor.orc.codecs.nested_validity import push_validity_down
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows, joint_file
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail
@@ -234,3 +238,31 @@ def _timestamps(array: Array) -> Iterator[npt.NDArray[np.int64]]:
         yield array.cast(pa.int64()).drop_null().to_numpy()
     for child in _children(array):
         yield from _timestamps(child)
+
+
+def push_validity_down(array: Array) -> Array:
+    """Returns an equal array without offsets whose children are NULL wherever their parent is.
+
+    A struct column ``[NULL, {x: 1}]`` may hold ``[7, 1]`` for ``x``; the result holds ``[NULL, 1]``. A NULL list that
+    spans elements becomes one that spans none.
+    """
+    kind = array.type
+    if pa.types.is_map(kind):
+        entries = pa.list_(pa.struct([kind.key_field, kind.item_field]))
+        return relabel(push_validity_down(relabel(array, entries)), kind)
+    if pa.types.is_list(kind):
+        elements = push_validity_down(array.flatten())
+        return pa.ListArray.from_arrays(_offsets(array), elements, type=kind, mask=_mask(array))
+    if pa.types.is_struct(kind) and kind.num_fields:
+        children = [push_validity_down(child) for child in array.flatten()]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=_mask(array))
+    return array if array.offset == 0 else array.take(pa.array(np.arange(len(array))))
+
+
+def _offsets(array: Array) -> Any:
+    lengths = array.value_lengths().fill_null(0)
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
+
+
+def _mask(array: Array) -> Array | None:
+    return array.is_null() if array.null_count else None

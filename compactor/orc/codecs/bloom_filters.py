@@ -10,8 +10,13 @@ import pyarrow as pa
 
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format import messages
-from compactor.orc.format.filter_streams import UTC_ENCODING, filter_streams, with_one_encoding
-from compactor.orc.format.stripe_footer import BLOOM_UTF8, read_stripe_footer
+from compactor.orc.format.stripe_footer import (
+    BLOOM_UTF8,
+    UTC_ENCODING,
+    filter_streams,
+    read_stripe_footer,
+    with_one_encoding,
+)
 from compactor.orc.format.tail import Filters, FilterStream, Tail
 from compactor.orc.format.types import TypeKind, Types, cached_with_types, subtree
 from compactor.orc.io.source import Source

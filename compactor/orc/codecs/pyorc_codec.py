@@ -38,8 +38,7 @@ from compactor.orc.format.plain_streams import plain_streams
 from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind, Types, cached_with_types, subtree
-from compactor.orc.io.readable import SourceFile
-from compactor.orc.io.source import Source
+from compactor.orc.io.source import Source, SourceFile
 
 name = "pyorc"
 COMPRESSIONS = {

@@ -1,8 +1,11 @@
-"""Reads ranges of a stripe's rows by its row index, without reading and decompressing other blocks."""
+"""Reads ranges of a stripe's rows by its row index, without reading and decompressing other blocks.
+
+If an entry has too few positions, the ORC C++ library reads beyond its memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 import pyarrow as pa
@@ -11,15 +14,42 @@ import pyorc
 from compactor.orc.codecs.codec import Unfit, decoding_failed, name_file_in_errors
 from compactor.orc.codecs.pyorc_codec import CONVERTERS, Values, raw_type
 from compactor.orc.codecs.stripe_view import UtcFile, batch_rows
+from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import UNQUOTED
-from compactor.orc.format.index_positions import can_seek
 from compactor.orc.format.length_checks import check_lengths
 from compactor.orc.format.plain_streams import plain_streams
-from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
+from compactor.orc.format.stripe_footer import (
+    DICTIONARY,
+    DICTIONARY_V2,
+    LENGTH,
+    PRESENT,
+    ROW_INDEX,
+    read_indexes,
+    read_stripe_footer,
+)
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import Types, subtree
+from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types, subtree
 from compactor.orc.io.source import Source
+
+#: The numbers of a position after its place in the file: one in a run, two for bits, none for bytes.
+_RUN, _BITS, _BYTES = 1, 2, 0
+_STREAMS: dict[TypeKind, tuple[int, ...]] = {
+    TypeKind.BOOLEAN: (_BITS,),
+    TypeKind.BYTE: (_RUN,),
+    TypeKind.SHORT: (_RUN,),
+    TypeKind.INT: (_RUN,),
+    TypeKind.LONG: (_RUN,),
+    TypeKind.DATE: (_RUN,),
+    TypeKind.FLOAT: (_BYTES,),
+    TypeKind.DOUBLE: (_BYTES,),
+    TypeKind.BINARY: (_BYTES, _RUN),
+    TypeKind.DECIMAL: (_BYTES, _RUN),
+    TypeKind.TIMESTAMP: (_RUN, _RUN),
+    TypeKind.TIMESTAMP_INSTANT: (_RUN, _RUN),
+    TypeKind.LIST: (_RUN,),
+    TypeKind.STRUCT: (),
+}
 
 
 def read_ranges(
@@ -78,3 +108,39 @@ def _check_safe(source: Source, tail: Tail, stripe: int, inner: Sequence[int]) -
         raise Unfit("its row index does not lead to single rows")
     lengths = plain_streams(source, tail, stripe, footer, frozenset(columns), kinds=frozenset({LENGTH}))
     check_lengths(lengths, footer, tail, stripe)
+
+
+def can_seek(source: Source, tail: Tail, stripe_index: int, footer: messages.Message, columns: Collection[int]) -> bool:
+    """Returns true if the row indexes of ``columns`` (ids) have all positions that seeking needs.
+
+    Raises:
+        BadFile: an index cannot be read.
+    """
+    stripe, stride = tail.stripes[stripe_index], tail.row_index_stride
+    if not stride or any(tail.types[number].kind not in (*_STREAMS, *TEXT_KINDS) for number in columns):
+        return False
+    groups = -(-stripe.rows // stride)
+    present = {stream.column for stream in footer.streams if stream.kind == PRESENT}
+    indexes = {
+        number: index
+        for kind, number, index in read_indexes(source, tail, stripe_index, footer, columns)
+        if kind == ROW_INDEX
+    }
+    place = 1 if tail.compression is Compression.NONE else 2
+    for number in columns:
+        least = (place + _BITS if number in present else 0) + sum(
+            place + more for more in _streams(tail, number, footer)
+        )
+        if least == 0:
+            continue
+        entries = indexes[number].entry if number in indexes else ()
+        if len(entries) != groups or any(len(entry.positions) < least for entry in entries):
+            return False
+    return True
+
+
+def _streams(tail: Tail, number: int, footer: messages.Message) -> tuple[int, ...]:
+    kind = tail.types[number].kind
+    if kind not in TEXT_KINDS:
+        return _STREAMS[kind]
+    return (_RUN,) if footer.columns[number].kind in (DICTIONARY, DICTIONARY_V2) else (_BYTES, _RUN)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from compactor.acid.bucket import RowId
 from compactor.acid.names import ACID_VERSION
-from compactor.acid.row_id import RowId
 from compactor.base.errors import BadFile
 from compactor.base.ids import WriteId
 

@@ -2,11 +2,14 @@
 
 Decoders of the ORC C++ library trust that a row index has all its entries and positions, and that a stripe's footer lies
 within its stripe. Otherwise they read beyond their memory. So both are checked here. Errors name the file and section.
+
+If a stripe has no filter for a column, ORC 1.5 (Hive 3.1) looks its rows up in the filter of the stripe before, and loses
+them. So a stripe that lacks a filter gets one that lets every value pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from google.protobuf.message import DecodeError
@@ -16,7 +19,7 @@ from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, decompress
 from compactor.orc.format.java_zones import DEFAULT_ZONE
 from compactor.orc.format.part_counts import SHORT, Surplus, check_parts
-from compactor.orc.format.tail import Stripe, Tail
+from compactor.orc.format.tail import FilterStream, Stripe, Tail
 from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types, cached_with_types
 from compactor.orc.io.source import Source
 from compactor.settings.file_limits import FOOTER_BYTES, FileLimits, beyond
@@ -44,6 +47,8 @@ _RUN_LENGTHS = frozenset(
 
 
 SHORT_FOOTER = 512  #: bytes in the file
+UTC_ENCODING = 1  #: of filters with texts in UTF-8 and timestamps in UTC; all filters that are encoded here have it
+NO_ENCODING = -1  #: Trino records no encoding, and Java then ignores the filter
 
 
 def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> messages.Message:
@@ -274,3 +279,45 @@ def _parse(
 
 def _report_damage(where: str, what: str) -> NoReturn:
     raise BadFile(f"file {where}: {what}; the file is damaged, restore it or move it away")
+
+
+def filter_streams(footer: messages.Message) -> frozenset[FilterStream]:
+    """Returns the filters that the footer of a stripe lists."""
+    return frozenset(
+        [
+            FilterStream(stream.column, stream.kind, _encoding(footer.columns[stream.column]))
+            for stream in footer.streams
+            if stream.kind == BLOOM_UTF8 or stream.kind == BLOOM
+        ]
+    )
+
+
+def _encoding(column: messages.Message) -> int:
+    return column.bloom_encoding if column.HasField("bloom_encoding") else NO_ENCODING
+
+
+def with_one_encoding(streams: Collection[FilterStream]) -> frozenset[FilterStream]:
+    """Returns the streams with one encoding for each column: the newest."""
+    encodings: dict[int, int] = {}
+    for column, _, encoding in streams:
+        encodings[column] = max(encoding, encodings.get(column, NO_ENCODING))
+    return frozenset(FilterStream(column, kind, encodings[column]) for column, kind, _ in streams)
+
+
+def open_filters(kind: int, row_groups: int) -> bytes:
+    """Returns the content of a stream with a filter for each row group that lets every value pass."""
+    index = messages.BloomFilterIndex()
+    for _ in range(row_groups):
+        if kind == BLOOM_UTF8:
+            index.bloom_filter.add(num_hash_functions=1, utf8bitset=b"\xff" * 8)
+        else:
+            index.bloom_filter.add(num_hash_functions=1, bitset=[(1 << 64) - 1])
+    return bytes(index.SerializeToString())
+
+
+def set_encoding(footer: messages.Message, stream: FilterStream) -> None:
+    """Writes the encoding of a column's filters into the footer of a stripe."""
+    if stream.encoding == NO_ENCODING:
+        footer.columns[stream.column].ClearField("bloom_encoding")
+    else:
+        footer.columns[stream.column].bloom_encoding = stream.encoding

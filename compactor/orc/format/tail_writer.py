@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.base.errors import NotLossless
 from compactor.orc.format import messages, statistics
 from compactor.orc.format.compression import Compression, compress

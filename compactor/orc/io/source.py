@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
+import io
 import os
+import struct
+from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -18,12 +23,13 @@ from isal import isal_zlib
 
 from compactor.base.errors import BadFile, FileGone, StorageError
 from compactor.base.steps import StoreStep, reach
-from compactor.orc.io.shared_extents import share_range
 from compactor.settings.file_limits import UNLIMITED, FileLimits
 
 PART = 8 * 1024 * 1024  #: bytes of a file that are worth a call to begin writing them to the disk
 _WRITE = 2  #: flag of sync_file_range(2): start writing dirty pages, without waiting
 CHUNK = 4 * 1024 * 1024  #: bytes moved at a time if the kernel cannot copy
+_LARGEST_BLOCK = 64 * 1024  #: bytes; NFS calls a block what it transfers at once, such as a megabyte
+_CLONE_RANGE = 0x4020940D  #: FICLONERANGE of ioctl_ficlonerange(2)
 
 
 class Source(Protocol):
@@ -327,3 +333,88 @@ def _sync_file_range() -> Any:
     if call is not None:
         call.argtypes = ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint
     return call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRange:
+    """A range at ``start`` of the new file.
+
+    Its first ``head`` and last ``tail`` bytes must still be written.
+
+    Those bytes do not fill a block, so they cannot be shared.
+    """
+
+    start: int
+    head: int
+    tail: int
+
+
+def place_range(position: int, offset: int, length: int, block: int) -> SharedRange:
+    """Returns the first place from ``position`` on at which a range's blocks are aligned as in the source."""
+    return SharedRange(
+        start=position + (offset - position) % block, head=-offset % block, tail=(offset + length) % block
+    )
+
+
+def share_range(source: int, target: int, position: int, offset: int, length: int) -> SharedRange | None:
+    """Shares the whole blocks of a range of ``source`` with ``target``, whose bytes end at ``position``.
+
+    Returns:
+        The range's place in ``target``; None if it fills no block, or blocks are so large that padding would cost more.
+
+    Raises:
+        OSError: nothing was shared; with ``EXDEV`` because the two are in different file systems.
+    """
+    block = os.fstatvfs(target).f_frsize
+    shared = place_range(position, offset, length, block)
+    blocks = length - shared.head - shared.tail
+    if blocks <= 0 or block > _LARGEST_BLOCK:
+        return None
+    request = struct.pack("qQQQ", source, offset + shared.head, blocks, shared.start + shared.head)
+    fcntl.ioctl(target, _CLONE_RANGE, request)
+    return shared
+
+
+class Readable(io.RawIOBase):
+    """A file of a known size; subclasses provide its bytes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size  #: in bytes
+        self._place = 0
+
+    @abstractmethod
+    def part(self, start: int, end: int) -> bytes:
+        """Returns the bytes from ``start`` to before ``end``, both within the file."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.size}[whence]
+        self._place = max(0, start + offset)
+        return self._place
+
+    def read(self, size: int | None = -1) -> bytes:
+        remaining = max(0, self.size - self._place)
+        count = remaining if size is None or size < 0 else min(size, remaining)
+        data = self.part(self._place, self._place + count)
+        self._place += count
+        return data
+
+
+class SourceFile(Readable):
+    """The first ``size`` bytes of a source."""
+
+    def __init__(self, source: Source, size: int) -> None:
+        super().__init__(size)
+        self._source = source
+
+    def part(self, start: int, end: int) -> bytes:
+        return self._source.read(start, end - start)

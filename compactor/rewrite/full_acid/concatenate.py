@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from compactor.acid.bucket import RowId
 from compactor.acid.names import ACID_VERSION
-from compactor.acid.row_id import RowId
 from compactor.base.errors import NotLossless
 from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.format.acid_metadata import KEY_INDEX, parse_key_index, user_metadata
@@ -18,11 +18,10 @@ from compactor.orc.io.source import Source
 from compactor.orc.reencode import reencode
 from compactor.rewrite.full_acid.output_format import piece_of
 from compactor.rewrite.full_acid.stripe_choice import Choice
-from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
+from compactor.rewrite.full_acid.verify import check_same_bytes, check_same_rows
 from compactor.rewrite.plan.unit import Figures, Output
-from compactor.rows.new_file import Target
-from compactor.rows.output_metadata import OutputMetadata
-from compactor.storage.taking_over import TakenRange
+from compactor.rows.new_file import OutputMetadata, Target
+from compactor.storage.capabilities import TakenRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

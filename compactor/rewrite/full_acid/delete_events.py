@@ -16,13 +16,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.ids import WriteId
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types
-from compactor.rows.delete_events import DeleteEvents
-from compactor.rows.delete_files import stored_events
+from compactor.rows.delete_files import DeleteEvents, stored_events
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, row_id_at, sort_order, valid_mask
 from compactor.rows.remote_source import LOCAL

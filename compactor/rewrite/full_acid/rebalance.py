@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.acid import bucket
+from compactor.acid.bucket import RowId
 from compactor.acid.names import DeltaKind
-from compactor.acid.row_id import RowId
 from compactor.base.errors import NotSupported, VerificationFailed
 from compactor.base.ids import WriteId
 from compactor.compaction.order_by import OrderBy
@@ -26,11 +26,11 @@ from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, st
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.codecs.wall_clock import wall_clock
-from compactor.orc.format.common_types import common_types
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.java_zones import UTC_NAME, is_utc, java_zone
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types, acid_types
+from compactor.orc.format.widening import common_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.pieces import Piece, common_zone, piece_batches
 from compactor.orc.reencode import (
@@ -40,19 +40,17 @@ from compactor.orc.reencode import (
     with_filters,
 )
 from compactor.rewrite.full_acid.delete_events import load_delete_events
+from compactor.rewrite.full_acid.merge import Direction, RowSorter, SortKey
 from compactor.rewrite.full_acid.output_format import output_of, piece_of, template_of_files
-from compactor.rewrite.full_acid.row_sorter import Direction, RowSorter, SortKey
 from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions
-from compactor.rewrite.full_acid.verify import verify_file
-from compactor.rewrite.full_acid.verify_content import check_same_events
+from compactor.rewrite.full_acid.verify import check_same_events, verify_file
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, FileNumberInputs, Rebalance, Unit, UnitResult
 from compactor.rows.acid_file import open_files
 from compactor.rows.checksum import MODULUS, checksum
-from compactor.rows.delete_events import DeleteEvents
-from compactor.rows.delete_files import visible_events
+from compactor.rows.delete_files import DeleteEvents, visible_events
 from compactor.rows.keys import BUCKET, INSERT, ROW, ROW_ID, WRITE_ID
-from compactor.rows.output_metadata import OutputMetadata, written_file
+from compactor.rows.new_file import OutputMetadata, written_file
 from compactor.storage.protocol import Storage
 
 

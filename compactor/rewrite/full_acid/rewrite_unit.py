@@ -29,10 +29,10 @@ from compactor.rewrite.full_acid.concatenate import (
     encode_stripes,
 )
 from compactor.rewrite.full_acid.delete_events import LoadedEvents, SortedEvents, load_delete_events
-from compactor.rewrite.full_acid.file_zones import fit_to_zones
 from compactor.rewrite.full_acid.hive2_events import load_changes, mark_superseded_by
 from compactor.rewrite.full_acid.merge import MergeRun, merge_runs
 from compactor.rewrite.full_acid.output_format import (
+    fit_to_zones,
     new_tail,
     output_of,
     output_types,
@@ -51,13 +51,11 @@ from compactor.rewrite.full_acid.stripe_choice import (
     in_order,
     target_tail,
 )
-from compactor.rewrite.full_acid.verify import verify_file, verify_source
-from compactor.rewrite.full_acid.verify_content import check_same_events, check_same_rows
+from compactor.rewrite.full_acid.verify import check_same_events, check_same_rows, verify_file, verify_source
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.delete_files import visible_events, write_events
-from compactor.rows.new_file import Target
-from compactor.rows.output_metadata import OutputMetadata, written_file
+from compactor.rows.new_file import OutputMetadata, Target, written_file
 from compactor.storage.protocol import Storage
 
 Result = TypeVar("Result", UnitResult, SplitUnit, UnitResult | SplitUnit)

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import groupby
 from typing import TypeAlias
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.base.errors import BadFile
 from compactor.base.ids import WriteId
 from compactor.orc.codecs.arrow_types import Array

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.acid import bucket as bucket_codec
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.ids import WriteId
 from compactor.orc.codecs.arrow_types import Array

@@ -25,7 +25,7 @@ from compactor.orc.pieces import Piece, lacks_zone, zone_of_stripe
 from compactor.orc.point_check import check_filters
 from compactor.orc.reencode import reencode
 from compactor.orc.stripe_compatibility import encodable_target, is_copyable, is_writable
-from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
+from compactor.rewrite.full_acid.verify import check_same_bytes, check_same_rows
 from compactor.rewrite.insert_only.output_file import FinishedFile
 from compactor.rows.acid_file import AcidFile
 from compactor.rows.new_file import Target

@@ -9,7 +9,7 @@ from isal import isal_zlib
 
 from compactor.acid.row_figures import RowFigures
 from compactor.orc.io.source import LocalSink
-from compactor.storage.taking_over import TakenRange
+from compactor.storage.capabilities import TakenRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

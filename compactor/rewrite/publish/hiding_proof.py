@@ -18,8 +18,7 @@ from compactor.acid.listing import Listing, SortedListing
 from compactor.acid.names import Base, Delta, DeltaKind, known_directory, parse_directory, parse_staging
 from compactor.base.errors import CompactorError, Disagreement, failing_alone
 from compactor.base.ids import TxnId, WriteId
-from compactor.rewrite.publish.manifest import read_manifest
-from compactor.rewrite.publish.stage import MANIFEST
+from compactor.rewrite.publish.stage import MANIFEST, read_manifest
 from compactor.rows.acid_file import open_files, stripe_keys
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 from compactor.rows.keys import Numbers

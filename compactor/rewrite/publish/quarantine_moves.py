@@ -15,8 +15,8 @@ from compactor.acid.names import Quarantine
 from compactor.base.errors import BadFile, StorageError
 from compactor.base.steps import CommandStep, Step, reach
 from compactor.compaction.quarantine_rules import Record
-from compactor.rewrite.publish.manifest import MOST_BYTES
-from compactor.rewrite.publish.same_directory import rename_same
+from compactor.rewrite.publish.removal import rename_same
+from compactor.rewrite.publish.stage import MOST_BYTES
 from compactor.storage.protocol import Storage
 
 RECORD = "_record.json"

@@ -23,18 +23,20 @@ from compactor.acid.names import (
     Layout,
 )
 from compactor.acid.row_figures import RowFigures, merge_figures
-from compactor.base.errors import StorageError, VerificationFailed
+from compactor.base.errors import CompactorError, StorageError, VerificationFailed
+from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import write_empty_acid_file
-from compactor.storage.deferred_uploads import Upload
+from compactor.storage.capabilities import Upload
 from compactor.storage.protocol import Storage
 
 _TOKEN_BYTES = 8  #: as many as nobody guesses while a compaction runs
 ATTEMPTS = "attempts"
 OUT = "out"
 MANIFEST = "manifest.json"
+MOST_BYTES = 64 * 1024 * 1024  #: of a manifest or record; enough for half a million files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,3 +264,32 @@ def make_durable(storage: Storage, plans: Iterable[Plan]) -> Mapping[str, Storag
         if error is None:
             reach(Step.MANIFEST_WRITTEN)
     return {staging: error for staging, error in errors.items() if error is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A manifest.
+
+    ``inputs`` maps the paths of files to their lengths; ``outputs`` are names of directories.
+    """
+
+    txn: TxnId | None
+    inputs: Mapping[str, int]
+    outputs: tuple[str, ...]
+
+
+def read_manifest(storage: Storage, path: str) -> Manifest | None:
+    """Returns the manifest at ``path``; None if it does not exist or cannot be read."""
+    try:
+        length = storage.length(path) if storage.exists(path) else 0
+        if not 0 < length <= MOST_BYTES:
+            return None
+        content = json.loads(storage.read_range(path, 0, length))  # never more than was checked
+        txn = content.get("transaction")
+        return Manifest(
+            txn=None if txn is None else TxnId(int(txn)),
+            inputs={str(file["path"]): int(file["length"]) for file in content["inputs"]},
+            outputs=tuple(str(directory["name"]) for directory in content["directories"]),
+        )
+    except (CompactorError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None

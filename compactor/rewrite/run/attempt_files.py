@@ -17,7 +17,7 @@ from compactor.base.errors import VerificationFailed
 from compactor.orc.io.source import crc32
 from compactor.rewrite.plan.unit import Output
 from compactor.rows.remote_source import open_source
-from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.capabilities import Deferring
 from compactor.storage.protocol import Storage
 
 _TAIL = 1 << 16  #: bytes compared at a file's end: postscript, footer and more

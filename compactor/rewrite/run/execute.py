@@ -18,7 +18,6 @@ from typing import TypeAlias
 
 from compactor.base.errors import CompactorError, StorageError, UnforeseenKeys, failing_alone
 from compactor.base.steps import Step, reach
-from compactor.orc.codecs.allocator import keep_freed_memory
 from compactor.orc.io.look_ahead import look_ahead
 from compactor.rewrite.full_acid.rebalance import rewrite_rebalanced
 from compactor.rewrite.full_acid.rewrite_unit import rewrite_full_acid, rewrite_hive2
@@ -28,7 +27,7 @@ from compactor.rewrite.insert_only.rewrite_unit import rewrite_insert_only
 from compactor.rewrite.plan.unit import Output, Unit, UnitResult
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.rewrite.run.failure import Failure
-from compactor.rewrite.run.memory_limit import memory_limit
+from compactor.rewrite.run.process_settings import keep_freed_memory, memory_limit
 from compactor.storage.protocol import Storage
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import open_stores

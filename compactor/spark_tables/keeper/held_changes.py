@@ -20,9 +20,8 @@ from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.writing.append import must_be_writable
 from compactor.tables.writing.row_change import CHECK, Changed
-from compactor.tables.writing.shared_changes import ChangeStatements, Intent, begin_changes, finish_changes
-from compactor.tables.writing.shared_statement import SharedChange
-from compactor.tables.writing.written_part import ChangedPart
+from compactor.tables.writing.shared_statements import ChangeStatements, Intent, begin_changes, finish_changes
+from compactor.tables.writing.writer_messages import ChangedPart, SharedChange
 
 log = logging.getLogger(__name__)
 

@@ -27,9 +27,9 @@ from compactor.spark_tables.keeper_messages import (
 )
 from compactor.tables.definitions import Definition, create_with_commit, must_be_embedded
 from compactor.tables.store import named_table
-from compactor.tables.transactions.lock_kinds import find_write_lock
+from compactor.tables.transactions.held_locks import find_write_lock
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
-from compactor.tables.writing.shared import begin, finish
+from compactor.tables.writing.shared_statements import begin_rows, finish_rows
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class HeldWrites(HeldByName[_HeldWrite]):
 
         Raises:
             WriteConflict, Refused: as ``must_have_been_seen``.
-            CompactorError: as ``shared.begin``.
+            CompactorError: as ``shared_statements.begin_rows``.
         """
         if request.stream is not None:
             self.abort_stream(request)
@@ -76,7 +76,7 @@ class HeldWrites(HeldByName[_HeldWrite]):
                 if request.creates is None
                 else _create_table(transaction.txn, request)
             )
-            statement, work = begin(transaction.txn, table, operation, request.time_zone)
+            statement, work = begin_rows(transaction.txn, table, operation, request.time_zone)
             if request.overwrite:
                 must_have_been_seen(transaction.txn, table, statement.write_id, request)
             stores = transaction.tokens.standing_in(site.storage.options, table.location)
@@ -103,7 +103,7 @@ class HeldWrites(HeldByName[_HeldWrite]):
         if batch is not None and _abort_if_committed(write.transaction, batch):
             return 0
         with write.transaction.finishing():
-            rows = finish(txn, write.statement, request.parts)
+            rows = finish_rows(txn, write.statement, request.parts)
             if batch is not None:
                 txn.with_commit.append(txn.site.metastore.stream_batches.record(txn.id, batch))
         log.info("transaction %d is committed with %d rows", hold.txn, rows)
@@ -195,7 +195,7 @@ class HeldInserts(HeldByName[_Inserts]):
         try:
             tables = load_distinct_tables(site, request.tables)
             lock_for_inserts(transaction.txn, tables)
-            pairs = [begin(transaction.txn, table, WriteOperation.INSERT, request.time_zone) for table in tables]
+            pairs = [begin_rows(transaction.txn, table, WriteOperation.INSERT, request.time_zone) for table in tables]
             stores = site.storage.options
             for table in tables:
                 stores = transaction.tokens.standing_in(stores, table.location)
@@ -222,7 +222,7 @@ class HeldInserts(HeldByName[_Inserts]):
         inserts = self.must_take(hold)
         with inserts.transaction.finishing():
             pairs = zip(inserts.statements, request.parts, strict=True)
-            rows = sum(finish(inserts.transaction.txn, statement, parts) for statement, parts in pairs)
+            rows = sum(finish_rows(inserts.transaction.txn, statement, parts) for statement, parts in pairs)
         log.info("transaction %d is committed with %d rows", hold.txn, rows)
         return rows
 

@@ -37,10 +37,8 @@ from compactor.tables.filters.conditions import (
     OneOf,
     Settled,
 )
-from compactor.tables.reading.later_rows import NOTHING, keep_later_rows
-from compactor.tables.reading.scan_planning import plan_scan
-from compactor.tables.reading.scan_request import ScanRequest, comparable_schema
-from compactor.tables.reading.scan_tasks import ScanPlan
+from compactor.tables.reading.scan_planning import ScanRequest, comparable_schema, plan_scan
+from compactor.tables.reading.scan_tasks import NOTHING, ScanPlan, keep_later_rows
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import Transaction

@@ -28,7 +28,7 @@ from compactor.tables.filters.conditions import (
     Settled,
     Value,
 )
-from compactor.tables.time_texts import seconds_and_nanos
+from compactor.tables.filters.expressions import seconds_and_nanos
 
 _FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _INTEGERS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}

@@ -1,4 +1,6 @@
-"""Parses filters. The grammar is closed: comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE on columns and literals.
+"""Parses filters, and the literals of dates and times.
+
+The grammar is closed: comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE on columns and literals.
 
 ::
 
@@ -15,6 +17,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +28,12 @@ from compactor.base.errors import BadExpression
 
 LONGEST = 1_000_000  #: characters of a filter
 DEEPEST = 100  #: levels of parentheses and NOT
+_EPOCH = datetime.datetime(1970, 1, 1)
+_DIGITS = 9  #: in the fraction of a second
+_DATE = r"(\d{4})-(\d{1,2})-(\d{1,2})"
+_DATE_AND_TIME = re.compile(
+    _DATE + rf"(?P<time>[ T](\d{{1,2}}):(\d{{2}})(?::(\d{{2}})(?:\.(?P<fraction>\d{{1,{_DIGITS}}}))?)?)?", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,3 +316,20 @@ def _negate(expression: Expression, negated: bool) -> Expression:
 
 def _unquote(text: str) -> str:
     return text[1:-1].replace(text[0] * 2, text[0])
+
+
+def seconds_and_nanos(text: str, *, is_date: bool = False) -> tuple[int, int]:
+    """Parses a date or timestamp, with ASCII digits only: its wall-clock seconds since 1970, and nanoseconds.
+
+    A date counts as its midnight.
+    Example: ``1970-01-02 00:00:00.5`` is (86400, 500000000).
+
+    Raises:
+        ValueError: ``text`` is not a timestamp, or with ``is_date`` not a date; the message has the expected form.
+    """
+    match = _DATE_AND_TIME.fullmatch(text.strip())
+    if match is None or (is_date and match["time"]):
+        raise ValueError(f"{'yyyy-mm-dd' if is_date else 'yyyy-mm-dd hh:mm:ss.fraction'} was expected")
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.group(1, 2, 3, 5, 6, 7))
+    since = datetime.datetime(year, month, day, hour, minute, second) - _EPOCH
+    return since.days * 86_400 + since.seconds, int((match["fraction"] or "").ljust(_DIGITS, "0"))

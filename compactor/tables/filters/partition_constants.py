@@ -13,9 +13,9 @@ from compactor.base.errors import BadName
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
 from compactor.tables.filters.conditions import Column, Condition, Kind, Value
+from compactor.tables.filters.expressions import seconds_and_nanos
 from compactor.tables.filters.outcomes import Facts, may_match, single_value_facts
 from compactor.tables.schema import PARTS
-from compactor.tables.time_texts import seconds_and_nanos
 
 if TYPE_CHECKING:
     from compactor.metastore.catalog.values import Column as Key

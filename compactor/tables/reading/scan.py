@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+import time
+import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from compactor.base.errors import Refused
+from compactor.base.errors import CompactorError, Refused, failing_alone
 from compactor.compaction.entry import Entity
+from compactor.insight.read_events import digest_likeness
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from compactor.tables.reading.own_reads import Stopwatch, record_scan
-from compactor.tables.reading.scan_planning import partitions_to_read, plan_scan
-from compactor.tables.reading.scan_request import ScanRequest
+from compactor.state.read_counts import Read
+from compactor.tables.reading.scan_planning import ScanRequest, partitions_to_read, plan_scan
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.schema import IN_PARTS
@@ -28,8 +31,11 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-
 THREADS = min(4, os.cpu_count() or 1)  #: threads that decode stripes of a scan
+log = logging.getLogger(__name__)
+_SETTING = "compactor.reads.own"
+_ENGINE = "compactor"
+_Item = TypeVar("_Item")
 
 
 class Scan:
@@ -139,3 +145,60 @@ def _chain(first: pa.RecordBatch | None, others: Iterator[pa.RecordBatch]) -> It
     if first is not None:
         yield first
         yield from others
+
+
+class Stopwatch:
+    """The seconds spent within its blocks."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Adds the time of the block."""
+        started_at = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - started_at
+
+    def each(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """Yields ``items`` and adds the time they take to come, without the time that their consumer takes."""
+        coming, end = iter(items), object()
+        while True:
+            with self.running():
+                item = next(coming, end)
+            if item is end:
+                return
+            yield item  # type: ignore[misc]  # it is not the end
+
+
+def record_scan(site: Site, table: Table, request: ScanRequest, plan: ScanPlan, seconds: float) -> None:
+    """Records a scan that was read to its end and took ``seconds`` without its reader's own work.
+
+    Errors are only logged, since the rows have been read.
+    """
+    if site.state is None or not site.settings.boolean(_SETTING):
+        return
+    try:
+        with failing_alone(f"recording a scan of {table}"):
+            site.state.reads.add(site.name, [_read(site, table, request, plan, seconds)])
+    except CompactorError as error:
+        log.warning("%s", error)
+
+
+def _read(site: Site, table: Table, request: ScanRequest, plan: ScanPlan, seconds: float) -> Read:
+    name = (table.database.lower(), table.name.lower())
+    columns = "*" if request.selected_fields is None else ", ".join(sorted(request.selected_fields)) or "count(*)"
+    text = f"select {columns} from {table}" + (f" where {request.row_filter}" if request.row_filter else "")
+    return Read(
+        database=name[0],
+        table=name[1],
+        engine=_ENGINE,
+        query=uuid.uuid4().hex,
+        like=digest_likeness(text, [name], quotes_are_text=False),
+        at=site.metastore.now_ms(),
+        seconds=seconds,
+        files=sum(len(task.paths) for task in plan.tasks),
+        bytes=sum(task.length for task in plan.tasks),
+    )

@@ -10,10 +10,9 @@ from compactor.base.redaction import redact_value
 from compactor.metastore.catalog.embedded import ORC_INPUT
 from compactor.metastore.catalog.values import Table
 from compactor.statements import parsed_actions
-from compactor.statements.statement import Statement
-from compactor.tables.sql.answer import Answer
+from compactor.statements.parsed_actions import Statement
 from compactor.tables.sql.named_partitions import find_partitions
-from compactor.tables.sql.sql_session import Session
+from compactor.tables.sql.sql_session import Answer, Session
 
 _DESCRIBED = ("col_name", "data_type", "comment")
 

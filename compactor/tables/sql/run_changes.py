@@ -9,11 +9,10 @@ import pyarrow as pa
 from compactor.base.errors import NotConforming, NotFound, Refused
 from compactor.metastore.catalog.values import Column, Table
 from compactor.statements import parsed_actions
-from compactor.statements.statement import Statement
+from compactor.statements.parsed_actions import Statement
 from compactor.tables.schema import column_type
-from compactor.tables.sql.answer import Answer, build_result, format_count
 from compactor.tables.sql.named_partitions import key_values
-from compactor.tables.sql.sql_session import Session
+from compactor.tables.sql.sql_session import Answer, Session, build_result, format_count
 from compactor.tables.writing.literals import build_literal_arrays
 
 

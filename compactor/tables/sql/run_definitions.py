@@ -11,7 +11,7 @@ from compactor.metastore.catalog.values import Partition, Table
 from compactor.site.mode import must_write
 from compactor.site.site import claims_of, new_ground, path_of
 from compactor.statements import parsed_actions
-from compactor.statements.statement import Statement
+from compactor.statements.parsed_actions import Statement
 from compactor.tables.definitions import (
     Definition,
     check_columns,
@@ -23,11 +23,10 @@ from compactor.tables.definitions import (
     must_be_embedded,
 )
 from compactor.tables.schema import arrow_schema, select
-from compactor.tables.sql.answer import Answer, build_result
 from compactor.tables.sql.named_partitions import find_partitions, key_values, partition_name
-from compactor.tables.sql.sql_session import Session
+from compactor.tables.sql.sql_session import Answer, Session, build_result
 from compactor.tables.table import Table as ProgramTable
-from compactor.tables.transactions.added_partitions import must_be_a_partition_name, must_fit_in_a_directory
+from compactor.tables.transactions.catalog_additions import must_be_a_partition_name, must_fit_in_a_directory
 from compactor.tables.transactions.transaction import Transaction
 
 _COPIED = ("orc.", "bucketing_version", "transactional")  #: prefixes of the properties that CREATE TABLE LIKE copies

@@ -9,20 +9,18 @@ from compactor.base.errors import BadExpression, NotSupported
 from compactor.compaction.states import parse_type
 from compactor.site.site import Site
 from compactor.statements import parsed_actions
-from compactor.statements.script import parse_script
-from compactor.statements.statement import Statement
+from compactor.statements.parsed_actions import Statement
+from compactor.statements.parser import parse_script
 from compactor.tables.filters.expressions import parse as parse_filter
 from compactor.tables.sql import (
     catalog_answers,
     run_changes,
-    run_creations,
     run_definitions,
     run_loads,
     run_queries,
     run_utilities,
 )
-from compactor.tables.sql.answer import Answer
-from compactor.tables.sql.sql_session import Session
+from compactor.tables.sql.sql_session import Answer, Session
 
 Handler = Callable[[Session, Statement, Any], Answer]
 
@@ -44,7 +42,7 @@ HANDLERS: dict[type, Handler] = {
     parsed_actions.CreateDatabase: run_definitions.create_database,
     parsed_actions.DropDatabase: run_definitions.drop_database,
     parsed_actions.CreateTable: run_definitions.create,
-    parsed_actions.CreateTableAs: run_creations.create_as,
+    parsed_actions.CreateTableAs: run_queries.create_as,
     parsed_actions.DropTable: run_definitions.drop,
     parsed_actions.TruncateTable: run_definitions.truncate,
     parsed_actions.AddPartitions: run_definitions.add_partitions,

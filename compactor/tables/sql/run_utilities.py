@@ -14,10 +14,9 @@ from compactor.locking.statement_rules import Name, Spec
 from compactor.requests import abort
 from compactor.requests.request import Enqueued, RebalanceOptions, request_compaction, wait_for
 from compactor.statements import parsed_actions
-from compactor.statements.statement import Statement
-from compactor.tables.sql.answer import Answer, build_list, build_result
+from compactor.statements.parsed_actions import Statement
 from compactor.tables.sql.named_partitions import stored_name
-from compactor.tables.sql.sql_session import Session
+from compactor.tables.sql.sql_session import Answer, Session, build_list, build_result
 
 _REASON = "aborted by hand (ABORT TRANSACTIONS)"
 _REQUESTED = ("table", "compaction", "state", "refused", "errormessage")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 
 from compactor.answers.explain_locks import planned_locks
+from compactor.answers.row import Row
 from compactor.base.errors import NotFound, Refused
 from compactor.locking.lock_requests import LockRequest, sorted_requests
 from compactor.locking.statement_rules import Name
 from compactor.metastore.catalog import values
 from compactor.site.mode import must_write
 from compactor.site.site import Site
-from compactor.statements.statement import Statement
+from compactor.statements.parsed_actions import Statement
 from compactor.tables.table import Table
 from compactor.tables.transactions.held_locks import wait_for_locks
 from compactor.tables.transactions.transaction import Transaction
@@ -121,3 +123,37 @@ class Session:
             table = self.load_table(name)
             must_write(self.site.settings_for(table), str(table))
             yield table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The rows of a statement, or what it did.
+
+    Attributes:
+        statement: the form of the statement.
+        rows: the rows for programs; iterate only once. A statement that changed something has one row that says what it did.
+        columns: the columns that people see, in order; if empty, they see ``message``.
+        message: for people: what was done, or that there are no rows.
+        whole: true if columns without any value are shown too.
+    """
+
+    statement: str
+    rows: Iterable[Mapping[str, object]] = ()
+    columns: tuple[str, ...] = ()
+    message: str = ""
+    whole: bool = False
+
+
+def build_list(statement: str, rows: Sequence[Row], columns: tuple[str, ...], empty: str) -> Answer:
+    """Builds the answer of a statement that lists rows; ``empty`` is the message if there are none."""
+    return Answer(statement=statement, rows=[row.to_json() for row in rows], columns=columns, message=empty)
+
+
+def format_count(count: int) -> str:
+    """Formats a number of rows: ``1 row``, ``2 rows``."""
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
+def build_result(statement: str, message: str, **facts: object) -> Answer:
+    """Builds the answer of a statement that changed something."""
+    return Answer(statement=statement, rows=[{"statement": statement, **facts}], message=message)

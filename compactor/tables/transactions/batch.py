@@ -31,13 +31,11 @@ from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.site.mode import must_write
 from compactor.site.restored_database import doubt_of_programs
 from compactor.site.site import Site, must_have_its_own_ground, path_of
-from compactor.tables.transactions.held_locks import wait_for_locks
+from compactor.tables.transactions.held_locks import find_write_lock, wait_for_locks
 from compactor.tables.transactions.loaded_tables import LoadedTable, reload
-from compactor.tables.transactions.lock_kinds import find_write_lock
-from compactor.tables.transactions.numbers_on_disk import must_know_all_numbers, note_write_id
+from compactor.tables.transactions.numbers_on_disk import UnusedWriteIds, must_know_all_numbers, note_write_id
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.transactions.transaction_block import ending
-from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
 from compactor.tables.transactions.watch import Watch
 
 AGE_S = 1.0  #: a batch is used for this long

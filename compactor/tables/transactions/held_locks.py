@@ -1,4 +1,4 @@
-"""The locks that a transaction holds, and how it takes more."""
+"""The locks that a transaction takes and holds; their kinds depend on the Hive release of the metastore's schema."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from compactor.base.ids import TxnId
 from compactor.base.steps import TransactionStep, reach
 from compactor.compaction.entry import Entity
 from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.statement_locks import write_lock
+from compactor.locking.statement_rules import HIVE_3, HIVE_4, AccessKind
 from compactor.metastore.locks.lock_manager import wait_for, waiting_times_within
 from compactor.site.site import Site
 
@@ -86,3 +88,21 @@ def wait_for_locks(site: Site, txn: TxnId, requests: Sequence[LockRequest], user
 def _sleep(seconds: float) -> None:
     reach(TransactionStep.LOCK_AWAITED)
     time.sleep(seconds)
+
+
+def find_write_lock(site: Site, kind: AccessKind) -> LockType | None:
+    """Returns the lock that a statement takes on the table it writes into; None if locks are off."""
+    return write_lock(kind, site.settings, HIVE_4 if is_hive_4(site) else HIVE_3)
+
+
+def find_excluding_lock(site: Site, kind: LockType) -> LockType:
+    """Returns the lock that keeps out the writers that ``kind`` means to exclude.
+
+    An INSERT of Hive 3.1 takes a reader's lock, so only EXCLUSIVE keeps it out.
+    """
+    return LockType.EXCLUSIVE if kind is LockType.EXCL_WRITE and not is_hive_4(site) else kind
+
+
+def is_hive_4(site: Site) -> bool:
+    """Tells whether the metastore has the schema of a Hive 4 release."""
+    return site.metastore.dialect.layout.has_visibility

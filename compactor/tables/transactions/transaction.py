@@ -37,16 +37,12 @@ from compactor.metastore.transactions.shown_transactions import NewTransaction
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.mode import must_write
 from compactor.site.site import Site, must_have_its_own_ground, path_of
-from compactor.tables.transactions.added_partitions import AddedPartitions, must_be_the_only_spelling
-from compactor.tables.transactions.created_tables import CreatedTables
-from compactor.tables.transactions.held_locks import HeldLocks
+from compactor.tables.transactions.catalog_additions import AddedPartitions, CreatedTables, must_be_the_only_spelling
+from compactor.tables.transactions.held_locks import HeldLocks, find_excluding_lock, find_write_lock
 from compactor.tables.transactions.loaded_tables import LoadedTable, must_be_as_loaded, reload
-from compactor.tables.transactions.lock_kinds import find_excluding_lock, find_write_lock
-from compactor.tables.transactions.numbers_on_disk import must_know_all_numbers, note_write_id
-from compactor.tables.transactions.pending import Pending
-from compactor.tables.transactions.unused_write_ids import UnusedWriteIds
+from compactor.tables.transactions.numbers_on_disk import UnusedWriteIds, must_know_all_numbers, note_write_id
+from compactor.tables.transactions.pending import Pending, Written
 from compactor.tables.transactions.watch import Watch
-from compactor.tables.transactions.written import Written
 
 log = logging.getLogger(__name__)
 _BEGINNINGS = 10  #: times that a transaction begins again, because others wrote meanwhile, before it gives up

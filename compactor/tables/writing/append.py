@@ -20,12 +20,16 @@ from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
 from compactor.site.site import Site, path_of
 from compactor.tables.reading.scan import Scan
 from compactor.tables.reading.scan_planning import must_be_readable
-from compactor.tables.transactions.lock_kinds import is_hive_4
+from compactor.tables.transactions.held_locks import is_hive_4
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
 from compactor.tables.writing.conform import Door
-from compactor.tables.writing.divided import divide_rows, join_batches
-from compactor.tables.writing.insert_files import WaitingRows, write_inserts
-from compactor.tables.writing.partition_values import name_partition
+from compactor.tables.writing.statement_files import (
+    WaitingRows,
+    divide_rows,
+    join_batches,
+    name_partition,
+    write_inserts,
+)
 
 _MOST = "hive.exec.max.dynamic.partitions"
 

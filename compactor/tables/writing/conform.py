@@ -29,9 +29,9 @@ from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY
+from compactor.tables.filters.expressions import seconds_and_nanos
 from compactor.tables.schema import PARTS
-from compactor.tables.time_texts import seconds_and_nanos
-from compactor.tables.writing.encodable import to_encodable
+from compactor.tables.time_forms import to_encodable
 
 #: Arrow arrays and types have many classes, which can only be distinguished at run time.
 Array: TypeAlias = Any

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from compactor.base.errors import NotConforming
+from compactor.tables.filters.expressions import seconds_and_nanos
 from compactor.tables.schema import PARTS
-from compactor.tables.time_texts import seconds_and_nanos
 
 _LONGEST = 40  #: digits of an integer that may fit an Arrow type
 

@@ -21,8 +21,8 @@ from compactor.base.errors import Refused, VerificationFailed
 from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, pack_events
 from compactor.rows.keys import KEY, KeyBlock, Mask, is_sorted, row_id_at
 from compactor.tables.schema import ROW_ID
-from compactor.tables.writing.delete_files import build_keys
 from compactor.tables.writing.row_change import CHECK, CLAUSE, EXACT, FILE, KIND, Changed, Kind, value_columns
+from compactor.tables.writing.statement_files import build_keys
 
 
 class ChangedRows:

@@ -7,6 +7,7 @@ keys. Then the net change of each key is written: its old row is deleted, its la
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +17,21 @@ from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.locking.lock_requests import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.rows.keys import Mask, Numbers
-from compactor.tables.reading.scan_planning import partitions_to_read
-from compactor.tables.reading.scan_request import ScanRequest
+from compactor.tables.reading.scan_planning import ScanRequest, partitions_to_read
 from compactor.tables.schema import IN_PARTS, ROW_ID, ROW_ID_TYPE
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.writing.append import Rows, WriteOptions, split_rows, write
-from compactor.tables.writing.changes import Deletion
+from compactor.tables.writing.changes import (
+    Deletion,
+    find_key_columns,
+    has_null,
+    make_comparable,
+    match_keys,
+    number_keys,
+)
 from compactor.tables.writing.conform import Door
-from compactor.tables.writing.insert_files import WaitingRows
-from compactor.tables.writing.matching import find_key_columns, has_null, make_comparable, match_keys, number_keys
-from compactor.tables.writing.net_changes import NetChanges, compute_net_changes, find_illegal_pair, find_pairs
 from compactor.tables.writing.row_change import Changed, Kind
+from compactor.tables.writing.statement_files import WaitingRows
 
 _NEW = -1  #: the operation number of a row without a key
 
@@ -312,3 +317,44 @@ def _differs(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Mask:
     both_null = pc.and_(pc.is_null(old), pc.is_null(new))
     differs: Mask = np.asarray(pc.invert(pc.or_(equal, both_null)))
     return differs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetChanges:
+    """For each key, by number: the positions of its first and last operation, and their effect together."""
+
+    first: Numbers
+    last: Numbers
+    must_exist: Mask  #: the table must have a row with the key, otherwise it must not
+    remains: Mask  #: a row with the key exists afterwards
+
+
+def compute_net_changes(kinds: Numbers, keys: Numbers) -> NetChanges:
+    """Returns the net changes of ordered operations.
+
+    Args:
+        kinds: the ``Kind`` of each operation.
+        keys: the numbers of their keys, from 0 without gaps.
+    """
+    order = np.argsort(keys, kind="stable")
+    first, last = (order[np.flatnonzero(np.diff(keys[order], **edge))] for edge in ({"prepend": -1}, {"append": -1}))
+    return NetChanges(
+        first=first, last=last, must_exist=kinds[first] != Kind.INSERT, remains=kinds[last] != Kind.DELETE
+    )
+
+
+def find_pairs(keys: Numbers) -> tuple[Numbers, Numbers]:
+    """Returns the positions of consecutive operations on the same key: each one and its successor."""
+    order = np.argsort(keys, kind="stable")
+    same = keys[order][1:] == keys[order][:-1]
+    return order[:-1][same], order[1:][same]
+
+
+def find_illegal_pair(kinds: Numbers, keys: Numbers) -> tuple[int, int] | None:
+    """Returns the first illegal pair of operations on a key: an insert of an existing row, or a change of a missing one."""
+    before, after = find_pairs(keys)
+    wrong = (kinds[after] == Kind.INSERT) != (kinds[before] == Kind.DELETE)
+    if not wrong.any():
+        return None
+    earliest = np.argmin(after[wrong])
+    return int(before[wrong][earliest]), int(after[wrong][earliest])

@@ -27,8 +27,7 @@ from compactor.tables.writing.append import (
     must_be_writable,
     stage_rows,
 )
-from compactor.tables.writing.divided import divide_rows
-from compactor.tables.writing.insert_files import WaitingRows
+from compactor.tables.writing.statement_files import WaitingRows, divide_rows
 
 _TRIES = 3  #: for a commit whose write ID was allocated before somebody overwrote the table
 

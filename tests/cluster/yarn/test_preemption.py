@@ -13,8 +13,8 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
+from demo.snapshot_reader import read_snapshot
 from tests.support.many import make_partitions
 from tests.support.patience import PATIENCE, until
 from tests.support.watching import files_below

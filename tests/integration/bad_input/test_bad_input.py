@@ -33,8 +33,8 @@ from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_rows
 from compactor.worker.ending import Result
+from demo.delta_writer import write_rows
 from tests.support.kept_tables import KeptTables
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings

@@ -13,9 +13,8 @@ from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.compression import Compression
-from compactor.orc.format.filter_streams import filter_streams
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.stripe_footer import read_stripe_footer
+from compactor.orc.format.stripe_footer import filter_streams, read_stripe_footer
 from compactor.orc.format.tail import empty_tail, read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid

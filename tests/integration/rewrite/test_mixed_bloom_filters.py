@@ -14,9 +14,8 @@ import pytest
 from compactor.base.ids import WriteId
 from compactor.orc import assembler
 from compactor.orc.assembler import Assembler
-from compactor.orc.format.filter_streams import filter_streams
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
-from compactor.orc.format.stripe_footer import BLOOM_UTF8, read_stripe_footer
+from compactor.orc.format.stripe_footer import BLOOM_UTF8, filter_streams, read_stripe_footer
 from compactor.orc.format.tail import FilterStream, read_tail
 from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSink, LocalSource

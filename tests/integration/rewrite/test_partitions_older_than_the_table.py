@@ -19,11 +19,11 @@ from compactor.metastore.schema.tables import CDS, COLUMNS_V2, SDS, TBLS
 from compactor.orc.format.hive_types import schema_text
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_rows
+from demo.delta_writer import write_rows
+from demo.snapshot_reader import read_snapshot
 from tests.support.mixtures import tail_of
 
 PARTITION = Entity(database="default", table="t", partition="p=x")

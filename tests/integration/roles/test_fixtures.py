@@ -22,10 +22,10 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.worker.ending import Result
 from demo.fixtures import register_fixture
+from demo.snapshot_reader import read_snapshot
 from tests.support.expected import (
     Expected,
     by_turns,

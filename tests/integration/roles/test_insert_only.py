@@ -12,7 +12,7 @@ from compactor.base.errors import Refused
 from compactor.compaction.states import State
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
-from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.unit import FileFormat
 from compactor.site.site import Site
 from compactor.worker.ending import Result
 from tests.support.insert_only import INPUTS, insert, make_insert_only, rows, rows_of, story, write_file

@@ -20,13 +20,13 @@ from compactor.orc.format.tail import empty_tail, read_tail
 from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid
-from compactor.rows.output_metadata import OutputMetadata
+from compactor.rows.new_file import OutputMetadata
 from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_deletes, write_rows
 from compactor.worker.ending import Result
+from demo.delta_writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in

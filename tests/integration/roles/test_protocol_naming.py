@@ -32,7 +32,6 @@ from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site
 from compactor.storage.capabilities import Capabilities
@@ -41,6 +40,7 @@ from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.worker import publication
 from compactor.worker.ending import Result
+from demo.snapshot_reader import read_snapshot
 from tests.support.committing import watched_sections
 from tests.support.kept_tables import KeptTables
 from tests.support.passes import Renames, age, clean_all, compact, rows_without_visibility, with_storage

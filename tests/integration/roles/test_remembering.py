@@ -29,7 +29,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.tables.writing.writer import write_rows
+from demo.delta_writer import write_rows
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of
 from tests.support.passes import settle
 from tests.support.sizes import sized

@@ -24,14 +24,13 @@ from compactor.metastore.queue.worker_claims import ABORT_MESSAGE
 from compactor.requests.abort import abort_compaction, abort_transaction
 from compactor.requests.request import request_compaction
 from compactor.rewrite.plan.unit import Unit
-from compactor.rewrite.run.process_runner import ProcessRunner
-from compactor.rewrite.run.runner import InProcessRunner, Runner
+from compactor.rewrite.run.runner import InProcessRunner, ProcessRunner, Runner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site, compactor_view
-from compactor.tables.writing.writer import write_rows
 from compactor.worker.ending import Result
+from demo.delta_writer import write_rows
+from demo.snapshot_reader import read_snapshot
 from tests.support.many import make_partitions, make_table, row_type
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import with_settings

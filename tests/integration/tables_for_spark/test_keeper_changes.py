@@ -34,9 +34,9 @@ from compactor.spark_tables.reader import Reader, ReadPortion, scan_schema
 from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.tables import Store
 from compactor.tables.schema import ROW_ID
-from compactor.tables.writing.change_parts import write_changes
+from compactor.tables.writing.part_files import write_changes
 from compactor.tables.writing.row_change import FILE, KIND, Changed, Kind
-from compactor.tables.writing.written_part import ChangedPart
+from compactor.tables.writing.writer_messages import ChangedPart
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of, time_out_and_sweep
 from tests.support.passes import time_out_all
 from tests.support.patience import until

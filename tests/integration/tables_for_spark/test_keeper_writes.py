@@ -30,7 +30,7 @@ from compactor.spark_tables.keeper_messages import (
 )
 from compactor.tables import Store, open_metastore
 from compactor.tables.writing.part_files import write_part
-from compactor.tables.writing.written_part import WrittenPart
+from compactor.tables.writing.writer_messages import WrittenPart
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of, time_out_and_sweep
 from tests.support.patience import until
 

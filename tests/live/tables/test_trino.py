@@ -13,8 +13,8 @@ from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.part_files import write_part
-from compactor.tables.writing.shared import begin, finish
-from compactor.tables.writing.writer import write_rows
+from compactor.tables.writing.shared_statements import begin_rows, finish_rows
+from demo.delta_writer import write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
 from tests.support.trino import Trino
 from tests.support.type_values import HIGHEST, LOWEST, NULL, ORDINARY
@@ -70,8 +70,8 @@ def _as_statements(site: Site, name: str, rows: Sequence[pa.Table], _operation: 
 def _as_processes(site: Site, name: str, rows: Sequence[pa.Table], operation: WriteOperation) -> None:
     """Each writer is a process of its own, as the tasks of Spark are, and rows are numbered from far above the others'."""
     with transaction(site) as txn:
-        statement, work = begin(txn, named_table(site, f"default.{name}"), operation, None)
-        finish(
+        statement, work = begin_rows(txn, named_table(site, f"default.{name}"), operation, None)
+        finish_rows(
             txn,
             statement,
             [

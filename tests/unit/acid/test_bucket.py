@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.acid.bucket import MAX_BUCKET, MAX_STATEMENT, Bucket, decode, encode
+from compactor.acid.bucket import MAX_BUCKET, MAX_STATEMENT, Bucket, RowId, decode, encode
+from compactor.base.ids import WriteId
 
 
 @given(st.integers(0, MAX_BUCKET), st.integers(0, MAX_STATEMENT))
@@ -39,3 +40,15 @@ def test_unknown_version(property_: int) -> None:
 def test_does_not_fit(number: int, statement: int) -> None:
     with pytest.raises(ValueError, match="both must be within"):
         encode(number, statement)
+
+
+def test_order_is_that_of_acid_files() -> None:
+    """Write ID first, then bucket property, then row id (Hive's ``OrcRawRecordMerger.ReaderKey``)."""
+    rows = [
+        RowId(WriteId(2), encode(0), 0),
+        RowId(WriteId(1), encode(1), 0),
+        RowId(WriteId(1), encode(0, 1), 0),
+        RowId(WriteId(1), encode(0), 9),
+        RowId(WriteId(1), encode(0), 10),
+    ]
+    assert sorted(rows) == [rows[3], rows[4], rows[2], rows[1], rows[0]]

@@ -13,9 +13,8 @@ from compactor.base.identities import process_user
 from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import Application, run_batch
 from compactor.compaction.entry import Entity
-from compactor.compaction.pool_policy import PoolPolicy
+from compactor.compaction.pool_policy import PoolPolicy, Window
 from compactor.compaction.states import State
-from compactor.compaction.time_windows import Window
 from compactor.initiator.fresh_look import look_at
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction

@@ -1,14 +1,32 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compactor.base.errors import BadSetting
-from compactor.compaction.pool_policy import PoolPolicy, compute_allowance, parse_policy, settings_at
-from compactor.compaction.time_windows import parse_window
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.pool_policy import (
+    Item,
+    PoolPolicy,
+    Route,
+    Window,
+    compute_allowance,
+    group_batches,
+    open_until,
+    parse_policy,
+    parse_window,
+    route,
+    settings_at,
+)
+from compactor.compaction.states import CompactionType, State
+from compactor.settings.precedence import Layer, Settings, with_request, with_table
 
 NUM = "hive.compactor.delta.num.threshold"
+MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 def at(day: int, clock: str) -> datetime:
@@ -115,3 +133,154 @@ def test_in_off_peak_hours_other_settings_are_in_force() -> None:
     for day, clock in ((0, "21:59"), (5, "06:00"), (6, "23:00")):
         assert settings_at(found, at(day, clock)) == {}
     assert settings_at(PoolPolicy(name="p"), at(0, "22:00")) == {}
+
+
+def _item(id: int, bytes_: int, queue: str | None = None) -> Item:
+    entity = Entity(database="d", table="t", partition=f"p={id}")
+    entry = Entry(id=id, entity=entity, state=State.INITIATED, type=CompactionType.MINOR)
+    return Item(entry=entry, bytes=bytes_, route=Route(queue=queue))
+
+
+def _ids(items: list[Item], max_bytes: int) -> list[list[int]]:
+    return [[item.entry.id for item in batch.items] for batch in group_batches(items, max_bytes)]
+
+
+def test_batches_are_filled_in_order_of_id() -> None:
+    assert _ids([_item(3, 30), _item(1, 50), _item(2, 50), _item(4, 80)], 100) == [[1, 2], [3], [4]]
+
+
+def test_entries_of_different_routes_never_share_a_batch() -> None:
+    """DESIGN 7: entries with different queue, run-as or conf never share a batch."""
+    items = [_item(1, 1, "a"), _item(2, 1, "b"), _item(3, 1, "a"), _item(4, 1)]
+    assert _ids(items, 100) == [[1, 3], [2], [4]]
+
+
+def test_an_item_too_large_for_any_batch_goes_alone() -> None:
+    assert _ids([_item(1, 10), _item(2, 500), _item(3, 10)], 100) == [[1], [2], [3]]
+
+
+def test_nothing() -> None:
+    assert group_batches([], 100) == ()
+
+
+items_of_any_kind = st.lists(
+    st.builds(_item, st.integers(1, 500), st.integers(0, 150), st.sampled_from(["a", "b", None])),
+    unique_by=lambda item: item.entry.id,
+)
+
+
+@given(items_of_any_kind)
+def test_every_entry_is_batched_once_within_bounds_and_in_order(items: list[Item]) -> None:
+    """DESIGN 8.8: no entry overtakes an earlier one of the same route."""
+    made = group_batches(items, 100)
+    assert sorted(i.entry.id for b in made for i in b.items) == sorted(i.entry.id for i in items)
+    assert [b.items[0].entry.id for b in made] == sorted(b.items[0].entry.id for b in made)
+    by_route: dict[Route, list[int]] = defaultdict(list)
+    for batch in made:
+        assert batch.bytes <= 100 or len(batch.items) == 1
+        assert {item.route for item in batch.items} == {batch.route}
+        by_route[batch.route] += [item.entry.id for item in batch.items]
+    assert all(ids == sorted(ids) for ids in by_route.values())
+
+
+def _entry(pool: str | None = None, run_as: str | None = None) -> Entry:
+    entity = Entity(database="d", table="t")
+    return Entry(id=1, entity=entity, state=State.INITIATED, type=CompactionType.MINOR, pool=pool, run_as=run_as)
+
+
+def test_the_default_route() -> None:
+    assert route(_entry(), Settings.of(), run_as=None) == Route()
+    assert route(_entry(pool=""), Settings.of(), run_as=None).pool is None
+
+
+def test_the_pool_comes_from_the_row_queue_and_conf_from_settings() -> None:
+    settings = with_table(
+        Settings.of([Layer(name="flag", values={"hive.compactor.job.queue": "site"})]),
+        {"compactor.hive.compactor.job.queue": "etl", "compactor.spark.executor.memory": "8g"},
+    )
+    settings = with_request(settings, {"compactor.spark.driver.memory": "2g"})
+    assert route(_entry(pool="night"), settings, run_as=None) == Route(
+        pool="night",
+        queue="etl",
+        conf=(("spark.driver.memory", "2g"), ("spark.executor.memory", "8g")),
+    )
+
+
+def test_the_user_is_the_one_that_was_decided_whatever_the_row_says() -> None:
+    """A user in the row records who compacted before a worker was lost; it is no wish."""
+    for entry in (_entry(), _entry(run_as="ann")):
+        assert route(entry, Settings.of(), run_as="hive").run_as == "hive"
+        assert route(entry, Settings.of(), run_as=None).run_as is None
+
+
+def test_equal_routes_are_equal_keys() -> None:
+    one = with_table(Settings.of(), {"compactor.spark.executor.memory": "8g", "compactor.spark.driver.memory": "1g"})
+    two = with_table(Settings.of(), {"compactor.spark.driver.memory": "1g", "compactor.spark.executor.memory": "8g"})
+    assert len({route(_entry(), one, run_as=None), route(_entry(), two, run_as=None)}) == 1
+
+
+def moment(day: int, clock: str) -> datetime:
+    hours, minutes = map(int, clock.split(":"))
+    return MONDAY + timedelta(days=day, hours=hours, minutes=minutes)
+
+
+@pytest.mark.parametrize(
+    ("text", "days", "begin", "end"),
+    [
+        ("Mon-Fri 20:00-06:00", {0, 1, 2, 3, 4}, 1200, 360),
+        ("sat 0:00-24:00", {5}, 0, 1440),
+        ("22:00-04:30", set(range(7)), 1320, 270),
+        ("Sat-Mon 08:00-09:00", {5, 6, 0}, 480, 540),
+    ],
+)
+def test_windows_are_parsed(text: str, days: set[int], begin: int, end: int) -> None:
+    assert parse_window(text) == Window(days=frozenset(days), begin=begin, end=end)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nightly", "Mon 20-6", "Mond 20:00-06:00", "Xxx 20:00-06:00", "25:00-26:00", "10:77-11:00"]
+)
+def test_bad_windows_say_what_is_wanted(text: str) -> None:
+    with pytest.raises(BadSetting, match="wanted"):
+        parse_window(text)
+
+
+@pytest.mark.parametrize(
+    ("texts", "now", "until"),
+    [
+        (["Mon-Fri 20:00-06:00"], moment(0, "19:59"), None),
+        (["Mon-Fri 20:00-06:00"], moment(0, "20:00"), moment(1, "06:00")),
+        (["Mon-Fri 20:00-06:00"], moment(5, "05:59"), moment(5, "06:00")),  # Friday's
+        (["Mon-Fri 20:00-06:00"], moment(5, "06:00"), None),
+        (["Mon-Fri 20:00-06:00"], moment(0, "03:00"), None),  # Sunday has none
+        (["Sun 22:00-02:00"], moment(0, "01:00"), moment(0, "02:00")),  # over the end of the week
+        (["Sat-Sun 00:00-24:00"], moment(5, "12:00"), moment(7, "00:00")),
+        (
+            ["Fri 20:00-24:00", "Sat-Sun 00:00-24:00", "Mon 00:00-06:00"],
+            moment(4, "21:00"),
+            moment(7, "06:00"),
+        ),
+        (["00:00-24:00"], moment(2, "10:00"), moment(9, "10:00")),  # always: a week ahead
+        ([], moment(0, "10:00"), None),
+    ],
+)
+def test_the_end_of_a_window(texts: list[str], now: datetime, until: datetime | None) -> None:
+    assert open_until([parse_window(text) for text in texts], now) == until
+
+
+@given(
+    days=st.frozensets(st.integers(0, 6), min_size=1),
+    begin=st.integers(0, 1439),
+    end=st.integers(0, 1440),
+    minute=st.integers(0, 7 * 1440 - 1),
+)
+def test_open_until_agrees_with_counting_minutes(days: frozenset[int], begin: int, end: int, minute: int) -> None:
+    """Compares with a model that steps through the week minute by minute."""
+    length = (end - begin) % 1440 or 1440
+    opened = {(day * 1440 + begin + step) % (7 * 1440) for day in days for step in range(length)}
+    until = open_until([Window(days=days, begin=begin, end=end)], MONDAY + timedelta(minutes=minute))
+    assert (until is not None) == (minute in opened)
+    if until is not None:
+        last = int((until - MONDAY).total_seconds() // 60) - 1
+        assert last % (7 * 1440) in opened
+        assert len(opened) == 7 * 1440 or (last + 1) % (7 * 1440) not in opened

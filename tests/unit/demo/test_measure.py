@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.rows.snapshot_reader import ROW_ID_COLUMNS
 from compactor.site.site import Site
 from demo.measure import digest_rows, measure
+from demo.snapshot_reader import ROW_ID_COLUMNS
 from tests.support.tables import delete, insert, make_table
 
 

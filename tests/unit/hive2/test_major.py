@@ -22,11 +22,11 @@ from compactor.database.engine import Database, open_database
 from compactor.hive2.before_hive_3 import before_hive_3
 from compactor.hive2.major import compact_before_hive_3
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Finding, Level
 from compactor.site.old_site import OldSite
 from compactor.storage.local import LocalStorage
+from demo.snapshot_reader import read_snapshot
 from tests.support import hive2
 from tests.support.expected import read_expected, step, step_id, steps
 from tests.support.watching import names_in

@@ -15,7 +15,7 @@ import pytest
 from compactor.base.errors import BadFile, LostClaim, StorageError
 from compactor.launch.spark_runner import SparkRunner
 from compactor.rewrite.plan.unit import Input, Unit
-from compactor.rewrite.run import progress
+from compactor.rewrite.run import runner as runners
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.task_queue import Job
 from compactor.storage.executor_tokens import ExecutorTokens
@@ -116,7 +116,7 @@ def test_a_failed_job_leaves_no_other_running(unit: Unit) -> None:
 
 def test_units_that_no_executor_takes_end_with_their_request(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster without room: nobody tells the driver but the rows, and its job would wait for ever."""
-    monkeypatch.setattr(progress, "EVERY_S", 0.01)
+    monkeypatch.setattr(runners, "EVERY_S", 0.01)
 
     class Waits(Context):
         def done(self, work: Callable[[Any], Any], value: Any) -> Any:

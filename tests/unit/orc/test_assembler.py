@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import zlib
 from collections.abc import Callable
@@ -14,17 +15,25 @@ import pyorc
 import pytest
 from pyorc.predicates import PredicateColumn
 
-from compactor.base.errors import NotLossless
-from compactor.orc.assembler import Assembler, write_empty
+from compactor.base.errors import BadFile, NotLossless
+from compactor.orc.assembler import PIECE, Assembler, RunningChecksum, write_empty
 from compactor.orc.format.compression import Compression
-from compactor.orc.format.filter_streams import NO_ENCODING, filter_streams
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
-from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, ROW_INDEX, read_indexes, read_stripe_footer
+from compactor.orc.format.stripe_footer import (
+    BLOOM,
+    BLOOM_UTF8,
+    NO_ENCODING,
+    ROW_INDEX,
+    filter_streams,
+    read_indexes,
+    read_stripe_footer,
+)
 from compactor.orc.format.tail import Filters, FilterStream, Tail, read_tail
 from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import CHUNK, BytesSource, LocalSink, LocalSource, Source
 from compactor.orc.point_check import check_filters
 from compactor.orc.stripe_compatibility import is_copyable
+from tests.support.patience import PATIENCE
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
@@ -284,3 +293,58 @@ def test_a_file_without_rows(tmp_path: Path, compression: Compression) -> None:
     tail = read_tail(BytesSource((tmp_path / "out").read_bytes()))
     assert len(tail.statistics) == len(types)
     assert (tail.types, dict(tail.user_metadata)) == (types, metadata)
+
+
+def _threads() -> int:
+    return sum(thread.name.startswith("checksum") for thread in threading.enumerate())
+
+
+def test_parts_in_their_order(tmp_path: Path) -> None:
+    data = os.urandom(3 * PIECE + 17)
+    (tmp_path / "f").write_bytes(data)
+    running = RunningChecksum()
+    running.add(b"first")
+    assert _threads() == 0
+    with LocalSource(tmp_path / "f") as source:
+        running.add_range(source, 3, len(data) - 3)
+        running.add(b"between")
+        for _ in range(200):  # more parts than may wait
+            running.add_range(source, 0, 10)
+        wanted = zlib.crc32(b"first" + data[3:] + b"between" + data[:10] * 200)
+        assert running.value() == wanted
+    assert _threads() == 0
+
+
+def test_a_range_beyond_the_end_is_refused() -> None:
+    running = RunningChecksum()
+    running.add_range(BytesSource(b"short", "<five>"), 2, 100)
+    with pytest.raises(BadFile, match="<five>"):
+        running.value()
+    running.close()
+    assert _threads() == 0
+
+
+def test_an_abandoned_checksum_stops_reading() -> None:
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow(BytesSource):
+        reads = 0
+
+        def read(self, offset: int, length: int) -> bytes:
+            self.reads += 1
+            entered.set()
+            assert go.wait(PATIENCE)
+            return super().read(offset, length)
+
+    source = Slow(bytes(10 * PIECE))
+    running = RunningChecksum()
+    running.add_range(source, 0, 10 * PIECE)
+    running.add_range(source, 0, 10 * PIECE)
+    assert entered.wait(PATIENCE)
+    closing = threading.Thread(target=running.close)
+    closing.start()
+    while not running.is_closed:
+        pass
+    go.set()
+    closing.join(PATIENCE)
+    assert (source.reads, _threads()) == (1, 0)

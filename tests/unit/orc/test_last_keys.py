@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.orc as po
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.base.ids import WriteId
 from compactor.orc.format.tail import Tail
 from compactor.orc.io.source import LocalSource

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.base.errors import VerificationFailed
 from compactor.orc.assembler import Assembler
 from compactor.orc.format.tail import Tail, read_tail

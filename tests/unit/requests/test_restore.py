@@ -24,13 +24,13 @@ from compactor.metastore.schema.tables import COLUMNS_V2
 from compactor.requests.pause import resume
 from compactor.requests.request import request_compaction
 from compactor.requests.restore import preview_restore, restore
-from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.unit import FileFormat
 from compactor.rewrite.publish import quarantine_moves
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.quarantine import erase_due
 from compactor.site.site import Site, own_state, paused_tables
 from compactor.storage.local import LocalStorage
+from demo.snapshot_reader import read_snapshot
 from tests.support import insert_only
 from tests.support.backups import Backup
 from tests.support.kept_tables import KeptTables

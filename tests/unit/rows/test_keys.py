@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.ids import WriteId
 from compactor.rows.keys import is_sorted, key_block, keys_of_events, row_id_at, sort_order, to_numbers, valid_mask

@@ -8,8 +8,8 @@ import pytest
 from compactor.base.errors import BadFile, StorageError
 from compactor.orc.io.source import CHUNK, LocalSource
 from compactor.rows.remote_source import LOCAL, RemoteSource, open_source
-from compactor.storage.file_status import FileStatus
 from compactor.storage.local import LocalStorage
+from compactor.storage.protocol import FileStatus
 
 
 class Far(LocalStorage):

@@ -41,13 +41,12 @@ from compactor.spark_tables.keeper_messages import (
     Taken,
 )
 from compactor.spark_tables.message_format import KINDS, decode, encode
-from compactor.storage.deferred_uploads import Upload
+from compactor.storage.capabilities import KnownBytes, TakenRange, Upload
 from compactor.storage.store_options import StoreOptions
-from compactor.storage.taking_over import KnownBytes, TakenRange
 from compactor.tables.filters import conditions as c
 from compactor.tables.filters.binding import bind
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
-from compactor.tables.writing.written_part import WrittenPart
+from compactor.tables.writing.writer_messages import WrittenPart
 from tests.support.sizes import sized
 
 SCHEMA = pa.schema(

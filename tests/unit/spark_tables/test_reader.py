@@ -24,9 +24,8 @@ from compactor.spark_tables.keeper_messages import Hold, LatestCommits, PlannedS
 from compactor.spark_tables.reader import BatchPortion, Reader, ReadPortion, StreamReader, scan_schema
 from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.tables import Store, Table
-from compactor.tables.reading.later_rows import NOTHING
-from compactor.tables.reading.scan_planning import plan_scan
-from compactor.tables.reading.scan_request import ScanRequest
+from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
+from compactor.tables.reading.scan_tasks import NOTHING
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction_block import transaction
 

@@ -12,8 +12,7 @@ from compactor.locking.statement_locks import TableFacts, locks
 from compactor.locking.statement_rules import Accessing, Name
 from compactor.settings.precedence import Settings
 from compactor.statements import parsed_actions
-from compactor.statements.parser import parse
-from compactor.statements.script import parse_script
+from compactor.statements.parser import parse, parse_script
 from compactor.statements.statement_list import FORMS, get_form
 
 CASES = Path(__file__).with_name("statements.txt")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from compactor.base.errors import BadStatement, Refused
 from compactor.locking.statement_rules import DROP_DATABASE, Access, AccessKind, Name
-from compactor.statements import statement_list
+from compactor.statements import parsed_actions, statement_list
 from compactor.statements.parsed_actions import NeedsSpark
-from compactor.statements.parser import parse, parse_all
+from compactor.statements.parser import only_reads, parse, parse_all, parse_script
 from compactor.statements.spark_text import SparkText
 from tests.support.sizes import sized
 
@@ -184,3 +184,32 @@ def test_words_of_two_pieces_of_a_query_stay_apart() -> None:
     assert isinstance(action, NeedsSpark)
     written = SparkText(text).query(action.query, "[{}]".format)
     assert written == "from [s] AS `s` join [d.r] AS `r` on s.a = r.a select s.a"
+
+
+def test_a_text_may_have_several_transactions() -> None:
+    found = parse_script("start transaction; commit; select a from t; start transaction; rollback;")
+    assert [type(one.action) for one in found] == [
+        parsed_actions.StartTransaction,
+        parsed_actions.Commit,
+        parsed_actions.Select,
+        parsed_actions.StartTransaction,
+        parsed_actions.Rollback,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("show tables; describe t; show locks; explain locks drop table t; use d", True),
+        ("show tables; select a from t", False),  # a scan is a transaction
+        ("abort compactions 1", False),
+    ],
+)
+def test_what_only_reads(text: str, reads: bool) -> None:
+    assert only_reads(parse_script(text)) is reads
+
+
+@pytest.mark.parametrize("text", ["", " ;; ", "-- nothing"])
+def test_an_empty_text_is_refused(text: str) -> None:
+    with pytest.raises(BadStatement, match="it is empty"):
+        parse_script(text)

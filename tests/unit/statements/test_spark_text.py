@@ -7,8 +7,7 @@ import pytest
 from compactor.base.errors import BadStatement, NotSupported
 from compactor.statements import parsed_actions
 from compactor.statements.parser import parse
-from compactor.statements.spark_functions import FUNCTIONS, NO_CALLS, REFUSED
-from compactor.statements.spark_text import SparkText
+from compactor.statements.spark_text import FUNCTIONS, NO_CALLS, REFUSED, SparkText
 
 
 def passed_on(text: str) -> str:

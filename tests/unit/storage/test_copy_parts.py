@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from compactor.storage.capabilities import TakenRange
 from compactor.storage.copy_parts import Part, PartLimits, plan_parts
-from compactor.storage.taking_over import TakenRange
 
 LIMITS = PartLimits(smallest=5, sent=64, copied=100)
 

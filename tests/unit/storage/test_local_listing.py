@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import BadFile, UnsafeDirectory
-from compactor.storage.listing_limits import ListingLimits
+from compactor.storage.build_listing import ListingLimits
 from compactor.storage.local import LocalStorage
 from tests.support.hostile import nest, remove_tree
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pytest
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.base.ids import WriteId
 from tests.support.expected import (
     HIVE_NULL_PARTITION,

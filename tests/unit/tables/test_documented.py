@@ -17,7 +17,7 @@ from compactor.site.site import Site
 from compactor.tables import open_metastore
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_rows
+from demo.delta_writer import write_rows
 
 PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)

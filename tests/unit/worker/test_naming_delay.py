@@ -17,10 +17,10 @@ from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Result
+from demo.snapshot_reader import read_snapshot
 from tests.support.passes import clean_all, compact
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in

@@ -22,8 +22,8 @@ from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.requests.request import request_compaction
+from compactor.rewrite.plan.chunks import replace_by_slices
 from compactor.rewrite.plan.plan import Plan
-from compactor.rewrite.plan.slices import replace_by_slices
 from compactor.rewrite.plan.unit import Unit, UnitResult
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import InProcessRunner

@@ -26,15 +26,15 @@ from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.metastore.transactions.write_id_rows import WriteIds
 from compactor.requests.request import RebalanceOptions, request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.rows.snapshot_reader import read_snapshot
 from compactor.site.site import Site, compactor_view
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_deletes, write_rows
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.rebalance_view import allocate_write_id, must_be_possible
 from compactor.worker.under_way import Options
 from compactor.worker.work import work
+from demo.delta_writer import write_deletes, write_rows
+from demo.snapshot_reader import read_snapshot
 from tests.support.passes import clean_all, compact, rows_without_visibility, settle
 from tests.support.tables import entity_of, insert, make_table, rows_of, story, with_settings
 from tests.support.watching import Interrupted, names_in

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from compactor.orc.codecs.arrow_encoder import COMPRESSIONS, library_writer
 from compactor.orc.codecs.bloom_filters import stripe_filters
-from compactor.orc.codecs.library_writer import COMPRESSIONS, library_writer
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, read_tail

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.orc.codecs import arrow_codec
-from compactor.orc.codecs.plain_stripe import (
+from compactor.orc.codecs.arrow_encoder import (
     LIST_PIECE_BYTES,
     PIECE_BYTES,
     PlainStripe,

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.orc.codecs import pyorc_codec
+from compactor.orc.codecs import pyorc_codec, row_ranges
 from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec, Unfit
-from compactor.orc.codecs.row_ranges import read_ranges
+from compactor.orc.codecs.row_ranges import can_seek, read_ranges
+from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.stripe_footer import ROW_INDEX, read_indexes, read_stripe_footer
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource, Source
 from tests.support import scanned
@@ -23,6 +25,7 @@ ROW_TYPE = f"struct<{','.join(f'{name}:{kind}' for name, kind in scanned.COLUMNS
 FIRST = 7  #: id of the first column
 #: A file of Hive's of several row groups.
 HIVE = "tests/fixtures/hive-3.1/g4_stripes"
+COLUMNS = range(7, 7 + len(scanned.COLUMNS))
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +115,39 @@ def test_columns_within_the_row_are_read_alone_in_any_order(
     for at, place in enumerate(places):
         found = pa.chunked_array([batch.column(at) for batch in batches]).combine_chunks()
         assert str(found.to_pylist()) == str(rows.field(names[place]).to_pylist())
+
+
+@pytest.fixture(scope="module")
+def seekable_source() -> Iterator[LocalSource]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "bucket_00000"
+        scanned.write(path, ROW_TYPE, scanned.rows(1000), 1, 0, ())
+        with LocalSource(path) as opened:
+            yield opened
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("damage", ["none", "position", "entry", "index"])
+def test_an_index_that_lacks_something_is_not_gone_by(
+    seekable_source: LocalSource, column: int, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tail = read_tail(seekable_source)
+    footer = read_stripe_footer(seekable_source, tail, 0)
+
+    def damaged(*arguments: object) -> Iterator[tuple[int, int, messages.Message]]:
+        for kind, number, index in read_indexes(seekable_source, tail, 0, footer, [column]):
+            if damage == "index" and kind == ROW_INDEX:
+                continue
+            if damage == "position":
+                del index.entry[1].positions[-1:]
+            if damage == "entry":
+                del index.entry[-1:]
+            yield kind, number, index
+
+    monkeypatch.setattr(row_ranges, "read_indexes", damaged)
+    assert can_seek(seekable_source, tail, 0, footer, [column]) is (damage == "none")
+
+
+def test_a_file_without_an_index_has_no_positions(seekable_source: LocalSource) -> None:
+    tail = replace(read_tail(seekable_source), row_index_stride=0)
+    assert not can_seek(seekable_source, tail, 0, read_stripe_footer(seekable_source, tail, 0), [7])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.base.errors import BadFile
 from compactor.base.ids import WriteId
 from compactor.orc.format.acid_metadata import acid_stats, key_index, parse_key_index, user_metadata

@@ -12,7 +12,7 @@ import pyorc
 import pytest
 from pyorc.predicates import PredicateColumn
 
-from compactor.orc.codecs.library_writer import library_writer
+from compactor.orc.codecs.arrow_encoder import library_writer
 from compactor.orc.codecs.recompress import Recompressor
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type

@@ -12,7 +12,7 @@ from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid.concatenate import EncodedFile, concatenate, encode_stripes
 from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions
 from compactor.rows.acid_file import open_files
-from compactor.rows.delete_events import DeleteEvents
+from compactor.rows.delete_files import DeleteEvents
 from tests.support.acid_files import TYPES, like
 from tests.support.split_units import large_unit
 from tests.support.targets import target

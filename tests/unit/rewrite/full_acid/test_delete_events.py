@@ -13,14 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import NotLossless
 from compactor.base.ids import WriteId
 from compactor.rewrite.full_acid import delete_events
 from compactor.rewrite.full_acid.delete_events import SortedEvents, load_delete_events
-from compactor.rows.delete_events import DeleteEvents
-from compactor.rows.delete_files import write_events
+from compactor.rows.delete_files import DeleteEvents, write_events
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KEY
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, like, write_file

@@ -14,7 +14,7 @@ import pyorc
 import pytest
 
 from compactor.acid import bucket
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import NotSupported, VerificationFailed
 from compactor.base.ids import TxnId, WriteId
@@ -23,8 +23,8 @@ from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.types import acid_types
 from compactor.rewrite.full_acid import delete_events
 from compactor.rewrite.full_acid import rebalance as module
+from compactor.rewrite.full_acid.merge import RowSorter
 from compactor.rewrite.full_acid.rebalance import column_keys, plan_rebalance
-from compactor.rewrite.full_acid.row_sorter import RowSorter
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input

@@ -16,8 +16,8 @@ from compactor.rewrite.full_acid import split
 from compactor.rewrite.full_acid.split import EncodeTask, SplitUnit
 from compactor.rewrite.plan.unit import Shape, Unit, UnitResult
 from compactor.rewrite.run.execute import perform_task
+from compactor.storage.capabilities import TakenRange
 from compactor.storage.local import LocalStorage
-from compactor.storage.taking_over import TakenRange
 from tests.support.acid_files import FIRST_FILE, Key, dense, write_file, write_lying
 from tests.support.split_units import WHOLE, content, done, large_unit, split_of, stripes, travelled
 from tests.support.units import execute

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
-from compactor.acid.row_id import RowId
+from compactor.acid.bucket import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.ids import WriteId
 from compactor.orc.format import messages
@@ -30,7 +30,7 @@ from compactor.rewrite.full_acid.stripe_choice import (
     target_tail,
 )
 from compactor.rows.acid_file import AcidFile, open_files
-from compactor.rows.delete_events import DeleteEvents
+from compactor.rows.delete_files import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KeyBlock, Mask, Numbers
 from compactor.settings.output_class import OutputClass

@@ -14,7 +14,7 @@ from compactor.base.errors import Disagreement
 from compactor.base.ids import TxnId, WriteId
 from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput
 from compactor.storage.local import LocalStorage
-from compactor.tables.writing.writer import write_deletes, write_rows
+from demo.delta_writer import write_deletes, write_rows
 
 STORAGE = LocalStorage()
 ROW = "struct<a:int>"

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.base.errors import BadFile, Disagreement, StorageError
 from compactor.rewrite.publish import quarantine_moves
-from compactor.rewrite.publish.same_directory import identities
+from compactor.rewrite.publish.removal import identities
 from compactor.storage.local import LocalStorage
 from tests.support.watching import names_in
 from tests.unit.compaction.test_quarantine_rules import RECORD

@@ -18,6 +18,7 @@ from compactor.orc.io.source import LocalSource
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rewrite.publish import naming, removal, stage
+from compactor.rewrite.publish.stage import Manifest, read_manifest
 from compactor.rows.inputs import Input
 from compactor.storage.local import LocalStorage
 from tests.support.deferring import Deferred
@@ -25,6 +26,12 @@ from tests.support.watching import names_in
 
 STORAGE = LocalStorage()
 IDS = ValidWriteIdList(table="d.t", high_watermark=WriteId(3))
+WRITTEN = {
+    "entry": 12,
+    "transaction": 31,
+    "inputs": [{"path": "delta_0000001_0000001_0000/bucket_00000", "length": 7}],
+    "directories": [{"name": "base_0000001_v0000031", "files": []}],
+}
 
 
 def plan(location: Path, shape: Shape, numbers: Sequence[int] = (0,)) -> Plan:
@@ -322,3 +329,25 @@ def test_starting_again_aborts_its_own_uploads_only(tmp_path: Path) -> None:
     assert len(store.begun) == 1
     removal.abort_uploads(store, str(tmp_path), lambda txn: True)
     assert store.begun == {}
+
+
+def test_it_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text(json.dumps(WRITTEN))
+    assert read_manifest(STORAGE, f"{tmp_path}/manifest.json") == Manifest(
+        txn=31,  # type: ignore[arg-type]
+        inputs={"delta_0000001_0000001_0000/bucket_00000": 7},
+        outputs=("base_0000001_v0000031",),
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "{}", "[" * 100_000, '{"inputs": [{}], "directories": []}', '{"inputs": 1}'),
+        '{"inputs": [{"path": "p", "length": Infinity}], "directories": []}',
+    ],
+)
+def test_anything_else_proves_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "manifest.json").write_text(content)
+    assert read_manifest(STORAGE, f"{tmp_path}/manifest.json") is None
+    assert read_manifest(STORAGE, f"{tmp_path}/gone.json") is None

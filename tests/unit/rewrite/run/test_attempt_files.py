@@ -11,8 +11,8 @@ from compactor.acid.names import DeltaKind
 from compactor.base.errors import StorageError, VerificationFailed
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
+from compactor.storage.capabilities import TakenRange
 from compactor.storage.local import LocalStorage
-from compactor.storage.taking_over import TakenRange
 from tests.support.deferring import Deferred
 from tests.support.folders import staging_of
 

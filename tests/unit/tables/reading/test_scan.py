@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,18 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS
-from compactor.site.site import Site
-from compactor.tables.reading.scan_planning import plan_scan
-from compactor.tables.reading.scan_request import ScanRequest
+from compactor.site.site import Site, own_state
+from compactor.state.read_counts import Read, Reads
+from compactor.tables import Store as TablesStore
+from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
 from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.reading.task_reader import read_task
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
-from compactor.tables.writing.writer import write_deletes, write_rows
 from compactor.worker.ending import Result
+from demo.delta_writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact
 from tests.support.patience import until
 from tests.support.tables import entity_of, make_table, with_settings
@@ -282,3 +284,57 @@ def test_a_partition_that_is_added_before_the_snapshot_is_read(
     monkeypatch.setattr(Transaction, "lock_for_reading", slow)
     found = store.load_table("default.parts").scan().to_arrow()
     assert sorted(found["p"].to_pylist()) == [1, 2]
+
+
+@pytest.fixture
+def site(deployment: Site, warehouse: Path) -> Site:
+    """A table of three rows in two files."""
+    make_table(deployment, warehouse)
+    table = TablesStore(deployment).load_table("default.t")
+    for rows in ([1, 2], [3]):
+        table.append(pa.table({"a": rows}))
+    return with_settings(deployment, compactor_reads_own="true")
+
+
+def told(site: Site) -> list[Read]:
+    return list(reversed(own_state(site).reads.of_table(site.name, "default", "t", 0, 10)))
+
+
+def test_a_scan_that_is_read_to_its_end_is_told(site: Site) -> None:
+    table = TablesStore(site).load_table("default.t")
+    assert table.scan("a > 1", selected_fields=["a"]).to_arrow().num_rows == 2
+    assert table.scan("a > 2").to_arrow().num_rows == 1
+    assert table.scan("a > 7", selected_fields=["A"]).count() == 0
+    one, two, three = sorted(told(site), key=lambda read: read.at)
+    assert (one.engine, one.files) == ("compactor", 2)
+    assert one.seconds > 0
+    assert one.bytes is not None
+    assert one.bytes > 0
+    assert len({one.like, two.like, three.like}) == 3
+
+
+def test_like_scans_are_alike(site: Site) -> None:
+    table = TablesStore(site).load_table("default.t")
+    for text in ("a > 1", "a  >  2"):
+        table.scan(text).to_arrow()
+    assert len({read.like for read in told(site)}) == 1
+    assert len(told(site)) == 2
+
+
+def test_what_is_left_unread_is_not_told_and_by_default_nothing_is(site: Site, deployment: Site) -> None:
+    with TablesStore(site).load_table("default.t").scan().to_arrow_batch_reader() as reader:
+        reader.read_next_batch()
+    TablesStore(deployment).load_table("default.t").scan().to_arrow()
+    assert told(site) == []
+
+
+def test_a_state_that_cannot_be_written_spoils_no_scan(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError("no space")
+
+    monkeypatch.setattr(Reads, "add", fail)
+    with caplog.at_level(logging.WARNING):
+        assert TablesStore(site).load_table("default.t").scan().to_arrow().num_rows == 3
+    assert "recording a scan of default.t" in caplog.text

@@ -8,15 +8,24 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete, select
 
+from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.base.errors import LockLost, NotSupported, WriteConflict
+from compactor.base.ids import WriteId
+from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
+from compactor.metastore.notifications.write_events import Write
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXN_COMPONENTS
+from compactor.rewrite.publish.stage import StagedDirectory, StagedFile
 from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.table import Table
+from compactor.tables.transactions.pending import PendingDirectory, Written
 from tests.support.partitioned import add_partition, make_partitioned
 from tests.support.tables import insert, make_table, with_settings
+
+PART = Entity(database="default", table="t", partition="p=1")
+OTHER = Entity(database="default", table="u", partition=None)
 
 
 @pytest.fixture
@@ -153,3 +162,25 @@ def test_a_commit_whose_locks_are_gone_fails(store: Store) -> None:
     with pytest.raises(LockLost, match="its locks are gone"):
         _loses_its_locks(store)
     assert values(store.load_table("default.t")) == [1, 2, 3]
+
+
+def staged(acid: Base | Delta, *names: str) -> PendingDirectory:
+    files = tuple(StagedFile(name=name, length=1, crc32=0, rows=1) for name in names)
+    return PendingDirectory(acid=acid, staged=StagedDirectory(name=acid.name, staged="/s", files=files), inputs=())
+
+
+def test_files_are_those_staged_at_its_location() -> None:
+    written = Written()
+    written.note(PART, WriteId(4), "/w/t/p=1")
+    written.note(OTHER, WriteId(2), "/w/u")
+    inserts = Delta(kind=DeltaKind.INSERT, min_write_id=WriteId(4), max_write_id=WriteId(4), statement_id=1)
+    deletes = Delta(kind=DeltaKind.DELETE, min_write_id=WriteId(4), max_write_id=WriteId(4), statement_id=0)
+    directories = {"/w/t/p=1": [staged(deletes, "bucket_00000"), staged(inserts, "bucket_00000", "bucket_00001")]}
+    files = {
+        "delete_delta_0000004_0000004_0000": ["bucket_00000"],
+        "delta_0000004_0000004_0001": ["bucket_00000", "bucket_00001"],
+    }
+    assert written.writes(directories, [PART]) == [
+        Write(entity=PART, write_id=WriteId(4), files=files, is_new=True),
+        Write(entity=OTHER, write_id=WriteId(2)),
+    ]

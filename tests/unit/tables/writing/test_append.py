@@ -25,7 +25,7 @@ from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.writing import append as append_module
-from compactor.tables.writing import insert_files
+from compactor.tables.writing import statement_files
 from compactor.tables.writing.bucket_hashes import bucket_numbers
 from tests.support.passes import compact
 from tests.support.tables import entity_of, make_table, with_settings
@@ -212,7 +212,7 @@ def test_rows_are_divided_by_partition(partitioned: Store) -> None:
 
 
 def test_many_rows_wait_on_disk_and_keep_their_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(insert_files, "IN_MEMORY", 100)
+    monkeypatch.setattr(statement_files, "IN_MEMORY", 100)
     parts = [pa.record_batch({"a": pa.array([n, n + 1], pa.int32())}) for n in range(0, 20, 2)]
     store.load_table("default.t").append(pa.RecordBatchReader.from_batches(parts[0].schema, parts))
     assert [row["a"] for row in rows_of(store)] == list(range(20))

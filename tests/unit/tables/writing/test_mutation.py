@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import threading
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -19,11 +21,14 @@ from compactor.metastore.catalog.values import Column
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from compactor.tables.store import Store
-from compactor.tables.writing import insert_files
-from compactor.tables.writing.row_change import Changed
+from compactor.tables.writing import statement_files
+from compactor.tables.writing.mutation import compute_net_changes, find_illegal_pair, find_pairs
+from compactor.tables.writing.row_change import Changed, Kind
 from tests.support.partitioned import make_partitioned
 from tests.support.sizes import sized
 from tests.support.tables import make_table, with_settings
+
+LETTERS = {"i": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
 
 
 @pytest.fixture
@@ -237,7 +242,7 @@ def _rebucket(table: Any, times: pa.Array) -> None:
 
 
 def test_rows_beyond_the_memory_wait_on_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(insert_files, "IN_MEMORY", 50)
+    monkeypatch.setattr(statement_files, "IN_MEMORY", 50)
     with store.load_table("default.t").mutate(key=["a"]) as mutation:
         for first in range(10, 100, 10):
             numbers = list(range(first, first + 10))
@@ -335,3 +340,48 @@ def test_a_delete_of_no_rows_of_a_partitioned_table_does_nothing(deployment: Sit
     with store.load_table(str(table)).mutate(key=["a"]) as mutation:
         assert mutation.delete(pa.table({"a": pa.array([], pa.int64())})) == 0
     assert mutation.changed == Changed()
+
+
+@pytest.mark.parametrize(
+    ("operations", "must_exist", "remains"),
+    [
+        ("i", False, True),
+        ("u", True, True),
+        ("d", True, False),
+        ("id", False, False),
+        ("iu", False, True),
+        ("di", True, True),
+        ("uud", True, False),
+        ("diud", True, False),
+        ("idi", False, True),
+    ],
+)
+def test_the_first_operation_says_what_is_there_and_the_last_what_remains(
+    operations: str, must_exist: bool, remains: bool
+) -> None:
+    kinds = np.array([LETTERS[letter] for letter in operations])
+    keys = np.zeros(len(operations), dtype=np.int64)
+    net = compute_net_changes(kinds, keys)
+    assert (net.first.tolist(), net.last.tolist()) == ([0], [len(operations) - 1])
+    assert (net.must_exist.tolist(), net.remains.tolist()) == ([must_exist], [remains])
+    assert find_illegal_pair(kinds, keys) is None
+
+
+@pytest.mark.parametrize(("operations", "place"), [("ii", 1), ("ui", 1), ("dd", 1), ("du", 1), ("idd", 2), ("uii", 1)])
+def test_an_operation_has_to_fit_the_one_before_it(operations: str, place: int) -> None:
+    kinds = np.array([LETTERS[letter] for letter in operations])
+    assert find_illegal_pair(kinds, np.zeros(len(operations), dtype=np.int64)) == (place - 1, place)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(list(Kind)[1:])), max_size=30))
+def test_keys_do_not_touch_each_other(operations: list[tuple[int, Kind]]) -> None:
+    used = sorted({key for key, _ in operations})
+    keys = np.array([used.index(key) for key, _ in operations], dtype=np.int64)
+    kinds = np.array([kind for _, kind in operations], dtype=np.int64)
+    net = compute_net_changes(kinds, keys)
+    of_key = {key: [place for place, (one, _) in enumerate(operations) if one == key] for key in used}
+    assert net.first.tolist() == [places[0] for places in of_key.values()]
+    assert net.last.tolist() == [places[-1] for places in of_key.values()]
+    before, after = find_pairs(keys)
+    wanted = {pair for places in of_key.values() for pair in pairwise(places)}
+    assert set(zip(before.tolist(), after.tolist(), strict=True)) == wanted

@@ -12,7 +12,7 @@ from compactor.base.errors import BadFile, CommitUnknown, NotConforming, Refused
 from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.transactions import batch as batches
-from compactor.tables.writing import insert_files
+from compactor.tables.writing import statement_files
 from compactor.tables.writing.stream import Stream
 from tests.support.partitioned import make_partitioned
 from tests.support.passes import compact
@@ -70,7 +70,7 @@ def test_several_writes_are_one_commit(store: Store) -> None:
 
 
 def test_rows_beyond_the_memory_wait_on_disk(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(insert_files, "IN_MEMORY", 40)
+    monkeypatch.setattr(statement_files, "IN_MEMORY", 40)
     with store.load_table("default.t").stream() as stream:
         for first in range(0, 100, 10):
             stream.write(pa.table({"a": range(first, first + 10)}))
@@ -276,7 +276,7 @@ def test_a_partition_is_looked_up_once_in_a_batch(store: Store, monkeypatch: pyt
 
 
 def test_units_of_timestamps_may_differ_from_write_to_write(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(insert_files, "IN_MEMORY", 20)
+    monkeypatch.setattr(statement_files, "IN_MEMORY", 20)
     table = store.create_table("default.times", {"at": "timestamp"})
     with table.stream() as stream:
         for unit in ("s", "us", "us", "ns"):
