@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, as_text, machine_facts, progress, write_results
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch, BatchState

@@ -29,7 +29,7 @@ from sqlalchemy import event
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.database.engine import Database, open_database
 from compactor.metastore.metastore import Metastore, open_metastore

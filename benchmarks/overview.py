@@ -25,8 +25,8 @@ from compactor.airflow.page.queries import LastAnswer
 from compactor.answers import overview
 from compactor.answers.fleet import Fleet, count_fleet, fleet, with_queue
 from compactor.answers.readings import take_readings
-from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.database.engine import Database, open_database
 from compactor.metastore.metastore import open_metastore

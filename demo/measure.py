@@ -11,7 +11,7 @@ import pyarrow as pa
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.answers.survey import Content
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, Target
 from demo.report import TableFigures

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from compactor.base.errors import CompactorError
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.site.site import Site
 from compactor.tables import Store
 from demo.demo_folder import DemoPaths

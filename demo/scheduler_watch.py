@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.site.site import Site
 from demo.servers import AirflowServers, ServersFailed

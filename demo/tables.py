@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.acid import bucket
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.site.site import Site

@@ -15,7 +15,7 @@ from compactor.answers.survey import Survey, Surveyed
 from compactor.base.errors import CompactorError
 from compactor.cleaner.blockers import Blocker, blockers_of
 from compactor.compaction.cleaning import CleaningFacts, Wait, may_clean
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.initiator.candidate_scan import Considered
 from compactor.metastore.catalog.values import Table

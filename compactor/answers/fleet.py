@@ -13,7 +13,7 @@ from compactor.answers.alarms import Alarm, raised_alarms
 from compactor.answers.readings import Readings, readings_of
 from compactor.answers.running_compactions import Running, running
 from compactor.answers.survey import DUE
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.insight.estimates import ERRORS_OF, error_of
 from compactor.site.site import Site

@@ -10,7 +10,7 @@ from compactor.answers.running_compactions import Running, reserved_batches, run
 from compactor.answers.show_compactions import compaction_row
 from compactor.answers.survey import DUE
 from compactor.base.identities import is_compactor
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.initiator.candidate_scan import DISAGREEMENT
 from compactor.metastore.queue.entries import Ended

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from compactor.acid.names import DeltaKind
 from compactor.answers.survey import Survey
 from compactor.base.errors import CompactorError
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType, parse_type
 from compactor.insight.estimates import Estimate, Work, estimator_of, reencoded_of, store_of
 from compactor.rewrite.full_acid.delete_events import load_delete_events

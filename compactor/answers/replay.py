@@ -10,7 +10,7 @@ from functools import cache
 from compactor.base.errors import NotSupported
 from compactor.compaction.decision import decide
 from compactor.compaction.economy import BUDGET, ORDER, Order, Policy
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.insight.arrivals import Content, Curve, Looked, Ran, Recorded
 from compactor.insight.read_returns import ReadsADay

@@ -15,8 +15,8 @@ from compactor.answers.row import Row
 from compactor.answers.running_compactions import Running, running
 from compactor.base.errors import BadSetting, NotFound
 from compactor.base.identities import PREFIX, HolderProcess, is_compactor
-from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import DEFAULT
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.site.named_tables import Where, find_where, nearest
 from compactor.site.site import Site

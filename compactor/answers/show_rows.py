@@ -13,8 +13,8 @@ from compactor.acid import txn_states
 from compactor.answers.row import Row
 from compactor.base.errors import Refused
 from compactor.cleaner.blockers import blocked_entries
-from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
+from compactor.compaction.queue_entry import Entity
 from compactor.settings.precedence import Settings
 from compactor.site.named_tables import Where, find_where
 from compactor.site.site import Site

@@ -14,8 +14,8 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import Delta, known_directory, parse_directory
 from compactor.answers.show_compactions import CompactionFilter, CompactionWords, find_filter
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
-from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import DEFAULT, POOL
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.initiator.candidate_scan import DISAGREEMENT, Considered, Scan
 from compactor.metastore.catalog.values import PartitionPlace, Table

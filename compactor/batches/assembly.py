@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.base.identities import process_user
-from compactor.compaction.entry import Entry
 from compactor.compaction.pool_policy import (
     DEFAULT,
     Allowance,
@@ -23,6 +22,7 @@ from compactor.compaction.pool_policy import (
     route,
 )
 from compactor.compaction.pool_policy import compute_allowance as allowance_of_policy
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.site import lost_workers
 from compactor.site.mode import Mode, may_somewhere

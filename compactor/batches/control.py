@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from compactor.base.errors import CompactorError, NotFound
 from compactor.base.identities import HolderProcess
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.site import lost_workers
 from compactor.site.restored_database import must_be_newest

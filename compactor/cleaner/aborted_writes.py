@@ -15,7 +15,7 @@ from compactor.base.printable import few
 from compactor.cleaner.removing import remove_directories
 from compactor.compaction.cleaning import check_names, is_compaction_output
 from compactor.compaction.eligibility import no_cleanup
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.metastore.catalog.values import Table
 from compactor.site import leftovers
 from compactor.site.abort_grace import AbortGrace

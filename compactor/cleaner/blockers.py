@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from compactor.acid.directory import acid_directory
 from compactor.base.errors import CompactorError
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.site.site import Site
 

@@ -21,9 +21,9 @@ from compactor.cleaner.cleaning_phases import Chosen
 from compactor.cleaner.gate import GROUP_SIZE, Gate
 from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, may_clean
 from compactor.compaction.eligibility import no_cleanup
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.locking.lock_requests import LockRequest, LockType, conflicts
+from compactor.locking.lock_types import LockRequest, LockType, conflicts
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.cleaning_rows import next_cleaning
 from compactor.rewrite.publish import naming

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from compactor.base.errors import CompactorError, LockNotGranted, LostClaim, StorageError
 from compactor.cleaner.blockers import Blocker
 from compactor.compaction.cleaning import retry_retention
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.site import lost_workers
 from compactor.site.restored_database import must_still_be_newest

@@ -24,7 +24,7 @@ from compactor.cleaner.cleaning_phases import Checked, Chosen, Doomed, Listed, R
 from compactor.cleaner.gate import Gate
 from compactor.cleaner.removing import bytes_of, remove_all, remove_directories
 from compactor.compaction.cleaning import is_compaction_output, list_removable
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.metastore.queue.cleaning_rows import CleanedEntry, no_longer_ready
 from compactor.rewrite.publish.removal import Hiding, identities
 from compactor.rewrite.publish.unchanged_inputs import must_still_be_needed

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import Listing
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.site.quarantine import Kept
 from compactor.site.site import Target, View
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import NotFound
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, Target, Targets
 

@@ -77,8 +77,8 @@ def _check_files(context: CliContext) -> list[Finding]:
 
 
 def _check_hive_2(context: CliContext, compact: bool, *, full_verify: bool) -> list[Finding]:
-    from compactor.hive2.before_hive_3 import before_hive_3
-    from compactor.hive2.major import compact_before_hive_3
+    from compactor.hive2.last_majors import compact_before_hive_3
+    from compactor.hive2.upgrade_check import before_hive_3
     from compactor.rewrite.run.runner import InProcessRunner
     from compactor.site.deployment import open_before_hive_3
     from compactor.site.old_site import OldSite

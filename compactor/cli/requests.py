@@ -16,7 +16,7 @@ from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, CliContext, parse_
 from compactor.cli.output import print_json, say, size
 
 if TYPE_CHECKING:
-    from compactor.compaction.entry import Entry
+    from compactor.compaction.queue_entry import Entry
     from compactor.requests.request import Enqueued
     from compactor.requests.restore import Restoration
     from compactor.site.site import Site

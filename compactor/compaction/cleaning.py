@@ -14,7 +14,7 @@ from compactor.acid.listing import describe_unparsable
 from compactor.acid.names import known_directory
 from compactor.base.errors import BadName
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.settings.precedence import Settings
 

@@ -16,7 +16,7 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.ids import TxnId
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Major, Minor, NotNeeded
 from compactor.compaction.eligibility import Eligible, Skipped
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 
 _SIZE = 16  #: bytes of a digest
 _DECISIONS = {kind.__name__.lower(): kind for kind in (Minor, Major, CleanOnly, AbortCleanup, NotNeeded)}

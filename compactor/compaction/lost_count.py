@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 
 LOST = "lost worker "  #: how such a message begins
 _LOST_WORKER = re.compile(rf"{LOST}([0-9]{{1,6}}): ")

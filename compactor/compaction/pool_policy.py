@@ -17,7 +17,7 @@ from types import MappingProxyType
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from compactor.base.errors import BadSetting
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.settings.catalogue import lookup
 from compactor.settings.precedence import Settings
 from compactor.settings.setting import Scope, Setting, SettingUnit, parse

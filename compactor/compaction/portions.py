@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 
 ROWS = 50_000  #: recorded writes of the tables of one portion, unless one table alone has more
 TABLES = 1000

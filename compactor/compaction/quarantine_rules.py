@@ -15,7 +15,7 @@ from compactor.acid.names import Base, parse_directory
 from compactor.acid.write_ids import RangeAnswer, ValidWriteIdList
 from compactor.base.errors import BadFile
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 
 
 def _nothing() -> Mapping[str, int]:

@@ -9,7 +9,7 @@ from sqlalchemy import Table
 
 from compactor.acid import txn_states
 from compactor.base.identities import is_compactor
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.database import privileges
 from compactor.database.engine import Database

@@ -11,12 +11,12 @@ from typing import Any
 from compactor.acid import txn_states
 from compactor.base.errors import LockNotGranted, NotFound
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.history_retention import SETTINGS, RetentionPolicy, choose_purged
-from compactor.metastore.housekeeping import Forgettable
+from compactor.compaction.queue_entry import Entity, Entry
+from compactor.metastore.row_removal import Forgettable
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.settings.precedence import Settings
-from compactor.settings.properties import parameters_naming
+from compactor.settings.table_properties import parameters_naming
 from compactor.site import lost_workers, quarantine
 from compactor.site.abort_grace import AbortGrace
 from compactor.site.heartbeat import heartbeat_period_ms

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.compaction.decision_reuse import Basis, Lasts, StoredDecision, Writes, restore_decision
-from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.candidate_scan import Considered, Scan
-from compactor.initiator.past import Past
+from compactor.initiator.past_compactions import Past
 from compactor.initiator.table_digests import TableDigests
 from compactor.site.surveyed_tables import TableName
 from compactor.site.threads import SideBySide, run_best_effort

@@ -17,10 +17,10 @@ from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Fac
 from compactor.compaction.decision_reuse import Basis, Lasts
 from compactor.compaction.disagreement import Numbers, find_doubts
 from compactor.compaction.eligibility import Candidate, Eligible, Skipped, check_eligibility
-from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.health import Condition
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import State
-from compactor.initiator.past import Past
+from compactor.initiator.past_compactions import Past
 from compactor.metastore.transactions.components import Aborted
 from compactor.settings.precedence import Settings
 from compactor.site.abort_grace import AbortGrace

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from compactor.base.errors import CompactorError
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.initiator.candidate_scan import DISAGREEMENT, Considered, Scan
 from compactor.metastore.catalog.values import Table

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.initiator.outdated import record_conditions
-from compactor.initiator.past import Past
+from compactor.initiator.past_compactions import Past
 from compactor.site.site import Site
 from compactor.site.threads import SideBySide, run_best_effort
 from compactor.state.decisions import LOOK

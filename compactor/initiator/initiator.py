@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.compaction.decision import AbortCleanup
-from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion, split_portions
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator import garbage_collection, outdated
 from compactor.initiator.budget import Saving, without_cost
 from compactor.initiator.candidate_page import CandidatePage
 from compactor.initiator.candidate_scan import Considered, Scan
 from compactor.initiator.one_ahead import one_ahead
 from compactor.initiator.outdated import record_conditions
-from compactor.initiator.past import Past
+from compactor.initiator.past_compactions import Past
 from compactor.metastore.catalog.values import Table
 from compactor.site import lost_workers
 from compactor.site.restored_database import must_not_be_older

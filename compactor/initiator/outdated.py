@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.candidate_scan import Considered, Scan, sweep_ms
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site

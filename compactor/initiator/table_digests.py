@@ -15,7 +15,7 @@ from compactor.compaction.decision_reuse import (
     digest_open_ids,
     list_queued_states,
 )
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.candidate_scan import Scan
 from compactor.metastore.catalog.values import PartitionPlace
 from compactor.metastore.queue.entries import Ended

@@ -138,7 +138,7 @@ def _list_addresses(values: Mapping[str, str]) -> Iterator[str]:
 def _make_kerberos_auth() -> Any:
     """Returns an authentication by this process's Kerberos tickets, or by the keytab in ``KRB5_CLIENT_KTNAME``."""
     try:
-        from compactor.storage.negotiate import Negotiate
+        from compactor.storage.hdfs_kerberos import Negotiate
     except ImportError as error:
         raise ClusterUnavailable(
             f"the ResourceManager requires Kerberos; install the extra: pip install 'hive-compactor[kerberos]' ({error})"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from compactor.base.errors import NotSupported, Refused
-from compactor.locking.lock_requests import LockRequest, LockType, sorted_requests, with_parents
+from compactor.locking.lock_types import LockRequest, LockType, sorted_requests, with_parents
 from compactor.locking.statement_rules import (
     HIVE_4,
     Access,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 
 #: PARTITION (...): keys with their plain values, None for a key without a value.
 Spec: TypeAlias = tuple[tuple[str, str | None], ...]

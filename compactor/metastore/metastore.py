@@ -13,16 +13,16 @@ from compactor.metastore.catalog.new_partitions import NewPartitions
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.claim_token import ClaimToken
 from compactor.metastore.high_water_marks import StoredMarks
-from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.mutex import Mutexes
-from compactor.metastore.notifications.log import Notifications
+from compactor.metastore.notifications.notification_log import Notifications
 from compactor.metastore.queue.cleaning_rows import Cleaning
 from compactor.metastore.queue.commit_section import Commits
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.queue.requests import Requests
 from compactor.metastore.queue.worker_claims import Claims
+from compactor.metastore.row_removal import Housekeeping
 from compactor.metastore.schema import create
 from compactor.metastore.schema.create import BY_WRITE_IDS, dialect_for
 from compactor.metastore.schema.tables import SCHEMA_VERSION

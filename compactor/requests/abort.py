@@ -9,7 +9,7 @@ from typing import TypeVar
 from compactor.base.errors import NotFound, Refused, StorageError
 from compactor.base.identities import is_compactor
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.site import leftovers, lost_workers
 from compactor.site.mode import Mode, may, must_write

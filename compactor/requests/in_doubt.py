@@ -12,7 +12,7 @@ from compactor.acid.names import parse_directory
 from compactor.base.errors import BadName, CompactorError, Disagreement
 from compactor.base.ids import TxnId
 from compactor.compaction.disagreement import DirectoryDoubt, DoubtKind
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.insert_only.parquet_footer import read_footer
 from compactor.rewrite.plan.unit import FileFormat

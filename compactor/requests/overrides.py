@@ -8,7 +8,7 @@ from __future__ import annotations
 from compactor.base.errors import NotFound, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.settings.precedence import with_override, with_table
-from compactor.settings.properties import canonical
+from compactor.settings.table_properties import canonical
 from compactor.site.mode import must_write
 from compactor.site.named_tables import find_table
 from compactor.site.site import Site

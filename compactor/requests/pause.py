@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.requests.overrides import find_changeable_table, override, remove_override
 from compactor.site.site import PAUSED, Site, paused_tables

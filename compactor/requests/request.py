@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from compactor.base.errors import CompactorError, NotSupported, Refused
 from compactor.base.identities import initiator_id
-from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.order_by import OrderBy, format_order_by
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import ENDED_BADLY, TERMINAL, CompactionType, State, parse_type
 from compactor.initiator.due import due_in_table
 from compactor.metastore.catalog.values import Table

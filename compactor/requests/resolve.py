@@ -17,7 +17,7 @@ from compactor.base.errors import Refused
 from compactor.base.ids import TxnId, WriteId
 from compactor.base.steps import CommandStep, reach
 from compactor.compaction.disagreement import DoubtKind
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.initiator import look_again
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.transaction_rows import TxnType

@@ -17,8 +17,8 @@ from compactor.acid import txn_states
 from compactor.base.errors import CompactorError, LockNotGranted, NotFound, Refused
 from compactor.base.ids import TxnId
 from compactor.base.steps import CommandStep, reach
-from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined, Record
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.restoring import Situation, UndoPlan, plan_undo
 from compactor.initiator.initiator import look_again
 from compactor.requests.overrides import remove_override

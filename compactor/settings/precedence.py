@@ -23,8 +23,8 @@ from compactor.base.errors import BadSetting
 from compactor.base.redaction import is_secret
 from compactor.settings.catalogue import CATALOGUE, find, lookup
 from compactor.settings.output_class import OutputClass
-from compactor.settings.properties import PropertySettings, parse_parameters, parse_request
 from compactor.settings.setting import Setting, SettingUnit, Value, parse
+from compactor.settings.table_properties import PropertySettings, parse_parameters, parse_request
 
 _RANK = {
     "request": 0,

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 
 from compactor.base.errors import CompactorError, LockNotGranted
 from compactor.base.ids import TxnId
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.site.site import Site, Target

@@ -25,8 +25,8 @@ from compactor.base.errors import (
 from compactor.base.identities import is_compactor
 from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
-from compactor.compaction.entry import Entry
 from compactor.compaction.lost_count import last_message, loss_message, lost_workers
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.queue.worker_claims import is_being_aborted
 from compactor.rewrite.publish import naming, removal

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.base.errors import BadSetting, NotFound, Refused
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Table
 

@@ -13,8 +13,8 @@ from itertools import takewhile
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import CompactorError, Disagreement, StorageError, failing_alone
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entity
 from compactor.compaction.forgetting_aborts import write_ids_below
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, Target
 from compactor.state.sightings import KnownPlace

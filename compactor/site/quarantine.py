@@ -21,8 +21,8 @@ from compactor.base.errors import (
 )
 from compactor.base.ids import WriteId
 from compactor.compaction.eligibility import no_cleanup
-from compactor.compaction.entry import Entry
 from compactor.compaction.quarantine_rules import Quarantined, Record, choose_due, list_names, sort_obsolete
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.rewrite.publish import quarantine_moves, stage
 from compactor.rewrite.publish.removal import identities

@@ -16,9 +16,9 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import DatabaseUnavailable, NotFound, Refused
 from compactor.base.identities import PREFIX, holder_id, process_user
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings_at
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.compaction.queue_entry import Entity, Entry
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, PartitionPlace, Table
 from compactor.metastore.metastore import Metastore

@@ -13,7 +13,7 @@ from compactor.acid.partition_names import group_by_recorded_name, unescape_once
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.base.errors import CompactorError, DatabaseUnavailable, NotFound, failing_alone
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.settings.precedence import Settings
 from compactor.site.site import Moment, Site

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from compactor.answers.explain_locks import planned_locks
 from compactor.base.errors import CompactorError, LockNotGranted, NotConforming, NotSupported
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.statement_rules import Name
 from compactor.metastore.catalog.values import Table
 from compactor.site.deployment import open_deployment

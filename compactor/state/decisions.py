@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from sqlalchemy import RowMapping, delete, insert, select
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.state.state_tables import CONDITIONS, DECISIONS

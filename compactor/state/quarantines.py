@@ -6,8 +6,8 @@ import json
 
 from sqlalchemy import delete, insert, select
 
-from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
+from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database, retried
 from compactor.state.state_tables import QUARANTINES, lock_state
 

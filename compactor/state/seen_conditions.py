@@ -26,8 +26,8 @@ from sqlalchemy import (
 from compactor.base.errors import BadSetting
 from compactor.base.ids import TxnId
 from compactor.compaction.decision_reuse import Basis, StoredDecision
-from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
+from compactor.compaction.queue_entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.database.prepared import in_parts

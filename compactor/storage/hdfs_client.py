@@ -122,7 +122,7 @@ def _name_node(authority: str, url: str, options: HdfsOptions) -> Any:
     )
     if options.kerberos is not None:
         with _extra("Kerberos", "hdfs,kerberos", authority):
-            from compactor.storage.negotiate import Negotiate
+            from compactor.storage.hdfs_kerberos import Negotiate
         client.session.auth = Negotiate(options.kerberos)
     return client
 

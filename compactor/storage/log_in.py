@@ -61,7 +61,7 @@ def log_in(options: StoreOptions, authority: str, clock: Callable[[], float] = t
 
 
 def _tickets(options: Kerberos, cluster: str) -> Tickets:
-    from compactor.storage.negotiate import read_tickets
+    from compactor.storage.hdfs_kerberos import read_tickets
 
     try:
         principal, seconds = read_tickets(options)

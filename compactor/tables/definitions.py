@@ -25,7 +25,7 @@ from compactor.base.errors import (
     NotSupported,
     Refused,
 )
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.statement_rules import Access, Accessing, AccessKind, Name
 from compactor.metastore.catalog import values
 from compactor.metastore.catalog.embedded import NewTable

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from compactor.base.errors import CompactionFailed, Refused
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.catalog import values
 from compactor.requests.request import request_compaction, wait_for

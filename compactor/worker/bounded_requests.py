@@ -9,7 +9,7 @@ from functools import partial
 
 from compactor.base.errors import CompactorError, Refused
 from compactor.base.identities import initiator_id
-from compactor.compaction.entry import Entry, Request
+from compactor.compaction.queue_entry import Entry, Request
 from compactor.rewrite.plan.chunks import Bound
 from compactor.rewrite.plan.plan import Plan, Remainder
 from compactor.rewrite.plan.unit import Shape, Unit

@@ -18,7 +18,7 @@ from compactor.base.errors import (
     failing_alone,
 )
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.rewrite.plan.plan import NOTHING_LEFT, Remainder
 from compactor.rewrite.plan.unit import Figures

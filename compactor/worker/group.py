@@ -13,7 +13,7 @@ from typing import TypeVar
 from compactor.acid import txn_states
 from compactor.base.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim, failing_alone
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.task_queue import Job

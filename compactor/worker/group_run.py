@@ -18,9 +18,9 @@ from compactor.acid import txn_states
 from compactor.base.errors import CompactorError, LockNotGranted, LostClaim, NotSupported, Refused
 from compactor.base.steps import Step, reach
 from compactor.compaction.decision import NothingToDo, check_enough
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.shown_transactions import NewTransaction
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.rewrite.plan.plan import Plan

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import FileFormat

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from compactor.base.errors import LockNotGranted
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish.stage import Staged
 from compactor.site.heartbeat import Heartbeat

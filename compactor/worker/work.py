@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.base.steps import Step, reach
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.rewrite.run.runner import Runner
 from compactor.site.mode import Mode, may

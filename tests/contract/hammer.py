@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.metastore import open_metastore
 from compactor.state.state_database import open_state
 from tests.support.patience import PATIENCE

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from compactor.base.errors import CompactorError, LostClaim, NotFound, Refused, TransactionAborted
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table

@@ -6,7 +6,7 @@ import pytest
 
 from compactor.base.errors import Disagreement, NotFound, TransactionAborted, WriteConflict
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.metastore import Metastore

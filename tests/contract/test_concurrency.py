@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import insert, select, update
 
 from compactor.base.errors import Refused
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column

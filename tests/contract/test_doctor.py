@@ -13,12 +13,12 @@ from compactor.answers.show_rows import show_blockers
 from compactor.base.ids import TxnId, WriteId
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.database import privileges
 from compactor.doctor import checks
 from compactor.doctor import metastore_checks as doctor_metastore
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
 from compactor.metastore.transactions.transaction_rows import TxnType

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import insert, select
 
 from compactor.base.errors import NotFound, Refused
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.metastore import Metastore

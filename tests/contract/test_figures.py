@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import update
 
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.lost_count import last_message
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import COMPLETED_COMPACTIONS

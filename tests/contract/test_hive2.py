@@ -16,7 +16,7 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.base.errors import LostClaim, NotSupported, Refused
 from compactor.base.ids import TxnId, WriteId
 from compactor.cli.program import program
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database, open_database
 from compactor.metastore.metastore import open_metastore
 from compactor.metastore.queue.hive2_queue import Hive2

@@ -19,11 +19,11 @@ from compactor.base.errors import LostClaim, NotEnoughHistory, NotSupported, Ref
 from compactor.base.ids import TxnId, WriteId
 from compactor.cleaner.blockers import blocked_entries, blockers_of
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.doctor.checks import doctor
 from compactor.housekeeper.housekeeper import keep_house
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as CatalogTable

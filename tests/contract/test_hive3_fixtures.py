@@ -13,7 +13,7 @@ from compactor.base.errors import Refused
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.metastore import Metastore

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Table, select
 
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as CatalogTable

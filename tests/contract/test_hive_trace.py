@@ -17,10 +17,10 @@ import pytest
 import compactor
 from compactor.acid.partition_names import part_name
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType
 from compactor.locking import statement_locks
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.locking.statement_locks import TableFacts
 from compactor.locking.statement_rules import Name
 from compactor.metastore.catalog.embedded import NewTable

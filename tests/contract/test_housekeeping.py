@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import func, insert, select
 
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import (
     MATERIALIZATION_REBUILD_LOCKS,

@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from compactor.base.errors import Refused
 from compactor.batches.assembly import list_claimable_ids
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.initiator.initiator import InitiatorPass, initiate
 from compactor.metastore.metastore import Metastore

@@ -5,8 +5,8 @@ from sqlalchemy import delete
 
 from compactor.base.errors import LockNotGranted, NotFound, Refused, TransactionAborted
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.locks.lock_rows import NO_TXN, LockState
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import HIVE_LOCKS

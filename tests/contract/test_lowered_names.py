@@ -11,12 +11,12 @@ from sqlalchemy import select, update
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.candidate_page import CandidatePage
 from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.initiator import initiate
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.mark_comparison import KEPT_TOKENS
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.high_water_marks import AFTER_AGREEMENT

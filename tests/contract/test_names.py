@@ -6,7 +6,7 @@ import pytest
 
 from compactor.base.errors import TransactionAborted
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column

@@ -119,7 +119,7 @@ def test_a_log_that_cannot_be_written_keeps_nothing_from_being_committed(
     followed: Metastore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number that was drawn goes back with the rest, so that followers meet no gap."""
-    monkeypatch.setattr("compactor.metastore.notifications.log.insert", partial(denied, "of a worker"))
+    monkeypatch.setattr("compactor.metastore.notifications.notification_log.insert", partial(denied, "of a worker"))
     subject = Subject(followed, "a table")
     subject.commit()
     assert followed.transactions.snapshot().is_valid(subject.txn)

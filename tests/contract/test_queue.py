@@ -11,7 +11,7 @@ from sqlalchemy import select
 from compactor.acid.partition_names import escape_again
 from compactor.base.errors import NotFound, NotSupported, Refused
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table

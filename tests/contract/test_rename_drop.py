@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.dependents import DependentRows
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import delete
 
 from compactor.base.errors import LockNotGranted, TransactionAborted
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.locks.lock_manager import wait_for
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.metastore import Metastore

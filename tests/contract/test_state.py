@@ -13,8 +13,8 @@ from alembic.migration import MigrationContext
 
 from compactor.base.errors import LostClaim, NotFound, Refused
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.state import state_database
 from compactor.state.batches import BatchState

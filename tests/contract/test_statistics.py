@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from compactor.acid.row_figures import ColumnFigures, RowFigures
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Partition, Table

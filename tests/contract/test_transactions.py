@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from compactor.base.errors import NotFound, Refused, TransactionAborted, WriteConflict
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.metastore import Metastore

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, insert, text
 
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.metastore import open_metastore
 from compactor.metastore.schema import tables as t
 from tests.support import servers

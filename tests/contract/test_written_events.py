@@ -14,7 +14,7 @@ import pytest
 
 from compactor.base.errors import CompactorError, WriteConflict
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.notifications.write_events import Write
 from compactor.state.state_database import OwnState

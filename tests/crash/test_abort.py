@@ -16,7 +16,7 @@ import pytest
 from compactor.acid.names import parse_staging
 from compactor.base.ids import TxnId
 from compactor.base.steps import Step
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.worker_claims import ABORT_MESSAGE

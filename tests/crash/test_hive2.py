@@ -12,7 +12,7 @@ from sqlalchemy import text
 from compactor.acid.names import parse_staging
 from compactor.base.steps import Step
 from compactor.database.engine import open_database
-from compactor.hive2.before_hive_3 import before_hive_3
+from compactor.hive2.upgrade_check import before_hive_3
 from compactor.site.finding import Level
 from tests.support import hive2, roles
 from tests.support.expected import read_expected, step

@@ -14,7 +14,7 @@ import pytest
 
 from compactor.base.errors import CompactorError
 from compactor.base.steps import CommandStep, Step
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from tests.crash.test_steps import with_story

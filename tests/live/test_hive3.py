@@ -14,9 +14,9 @@ import pytest
 from compactor.acid.names import Base, Delta
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.requests.request import request_compaction

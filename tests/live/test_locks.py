@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.worker.ending import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity

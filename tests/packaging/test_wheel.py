@@ -30,7 +30,7 @@ EXTRAS = {
     "zookeeper": ("kazoo", "compactor.metastore.locks.zookeeper"),
     "jceks": ("cryptography", "compactor.settings.credential_store"),
     "hdfs": ("requests", "compactor.storage.hdfs"),
-    "kerberos": ("requests_kerberos", "compactor.storage.negotiate"),
+    "kerberos": ("requests_kerberos", "compactor.storage.hdfs_kerberos"),
     "s3": ("s3fs", "compactor.storage.s3"),
     "gcs": ("gcsfs", "compactor.storage.gcs"),
     "abfs": ("adlfs", "compactor.storage.abfs"),

@@ -18,7 +18,7 @@ from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.cli.program import program
-from compactor.compaction.entry import Request
+from compactor.compaction.queue_entry import Request
 from compactor.compaction.states import CompactionType, State
 from compactor.doctor.checks import doctor
 from compactor.initiator.initiator import initiate

@@ -19,7 +19,7 @@ from compactor.doctor.checks import doctor
 from compactor.doctor.storage_checks import check_storage
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.initiator import initiate
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, HIVE_LOCKS, SDS, TABLE_PARAMS
 from compactor.requests.request import request_compaction

@@ -19,7 +19,7 @@ from compactor.base.errors import Refused, StorageError
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.doctor.checks import doctor
 from compactor.initiator.initiator import initiate

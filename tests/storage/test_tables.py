@@ -17,7 +17,7 @@ from compactor.answers.explain import explain
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.states import State
 from compactor.initiator.initiator import initiate
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.requests.restore import restore

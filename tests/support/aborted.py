@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import func, select
 
 from compactor.acid import txn_states
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import TXN_COMPONENTS, TXNS
 from compactor.metastore.transactions import components

@@ -17,7 +17,7 @@ from typing import Any
 
 from cryptography.fernet import Fernet
 
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.database.engine import open_database
 from compactor.launch import driver_processes
 from compactor.metastore.catalog.values import Table

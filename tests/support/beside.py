@@ -22,7 +22,7 @@ from compactor.acid.bucket import RowId
 from compactor.acid.directory import acid_directory
 from compactor.base.ids import WriteId
 from compactor.cli.program import program
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.database.engine import open_database
 from compactor.metastore.catalog.values import Table

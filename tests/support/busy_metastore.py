@@ -7,8 +7,8 @@ from pathlib import Path
 
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.initiator import initiate
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction

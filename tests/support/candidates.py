@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compactor.compaction.eligibility import order_entities
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.metastore import Metastore
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event
 
 from compactor.base.errors import LostClaim
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.queue.commit_section import Commit, Commits, Committing
 

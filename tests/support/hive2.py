@@ -14,9 +14,9 @@ from compactor.acid.bucket import RowId
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database
-from compactor.hive2.major import compact_before_hive_3
+from compactor.hive2.last_majors import compact_before_hive_3
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import tables
 from compactor.metastore.schema.hive2 import Hive2Schema

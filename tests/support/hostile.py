@@ -14,7 +14,7 @@ from threading import Event, Thread
 from compactor.batches.assembly import plan_batches
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import CleanerPass, clean
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.initiator import InitiatorPass, initiate
 from compactor.metastore.catalog.values import Table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from compactor.acid.names import staging_name
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from compactor.acid.directory import acid_directory
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.site.site import Site

@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import insert
 
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID

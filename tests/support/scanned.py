@@ -13,7 +13,7 @@ from pyorc.enums import CompressionKind
 
 from compactor.acid import bucket
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.site.site import Site

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.acid.write_ids import ValidTxnList
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.locking.statement_locks import PlannedLock, TableFacts, locks
 from compactor.locking.statement_rules import Name, Operation
 from compactor.metastore.locks.lock_rows import NO_TXN, Lock, LockRow

@@ -14,7 +14,7 @@ import pyarrow as pa
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import staging_name
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.settings.precedence import Layer, Settings

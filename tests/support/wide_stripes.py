@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc as po
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.orc.format.tail import Tail, read_tail

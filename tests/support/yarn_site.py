@@ -18,7 +18,7 @@ from typing import Any
 import pyspark
 
 from compactor.batches.assembly import PlannedBatch
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.launch.yarn_application import find_application_id
 from compactor.metastore.catalog.values import Table
 from compactor.site.deployment import open_deployment

@@ -33,7 +33,7 @@ ELSEWHERE: dict[str, str] = {
     "metastore/notifications/notification_tables.py": "contract/test_notifications.py",
     "metastore/notifications/events.py": "contract/test_notifications.py",
     "metastore/notifications/transaction_events.py": "contract/test_written_events.py",
-    "metastore/notifications/log.py": "contract/test_notifications.py",
+    "metastore/notifications/notification_log.py": "contract/test_notifications.py",
     "metastore/notifications/write_events.py": "contract/test_written_events.py",
     "acid/txn_states.py": "contract/test_transactions.py",
     "metastore/statistics/refresh.py": "contract/test_statistics.py",
@@ -67,7 +67,7 @@ ELSEWHERE: dict[str, str] = {
     "statements/statement_list.py": "unit/statements/test_golden.py",
     "statements/parse_definitions.py": "unit/statements/test_golden.py",
     "statements/parse_utilities.py": "unit/statements/test_golden.py",
-    "storage/negotiate.py": "cluster/kerberos/test_webhdfs.py",
+    "storage/hdfs_kerberos.py": "cluster/kerberos/test_webhdfs.py",
     "storage/abfs.py": "storage/test_contract.py",
     "storage/gcs.py": "storage/test_contract.py",
     "storage/s3.py": "storage/test_contract.py",
@@ -79,7 +79,7 @@ ELSEWHERE: dict[str, str] = {
     "tables/store.py": "unit/tables/reading/test_scan.py",
     "site/other_metastores.py": "security/test_other_metastores.py",
     "requests/give_up_claims.py": "unit/cli/test_doubtful_directories.py",
-    "site/old_site.py": "unit/hive2/test_major.py",
+    "site/old_site.py": "unit/hive2/test_last_majors.py",
 }
 
 

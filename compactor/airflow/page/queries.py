@@ -26,7 +26,7 @@ from compactor.answers.reader_gains import table_reads
 from compactor.answers.show_rows import show_settings
 from compactor.base.errors import BadSetting
 from compactor.cleaner.blockers import blocking_transactions
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
 from compactor.initiator.fresh_look import look_at
 from compactor.settings.catalogue import CATALOGUE

@@ -22,7 +22,7 @@ from compactor.base.printable import log_lines
 from compactor.base.redaction import redact_plain
 from compactor.batches.control import must_not_have_failed
 from compactor.batches.driver import Application, WorkerPass, run_batch
-from compactor.batches.resident import linger
+from compactor.batches.resident_application import linger
 from compactor.launch.resource_manager import is_https, read_configuration
 from compactor.launch.spark_runner import SparkRunner
 from compactor.launch.spark_session import attempt_number, is_alive, start_session, tracking_url

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from sqlalchemy import ColumnElement, Connection, Table, delete, update
 
 from compactor.acid import partition_names
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.schema import tables as t
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.transactions import components

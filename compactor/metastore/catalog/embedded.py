@@ -12,7 +12,7 @@ from sqlalchemy import Table as SqlTable
 
 from compactor.acid import partition_names
 from compactor.base.errors import NotFound, Refused
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.metastore.catalog.dependents import DependentRows

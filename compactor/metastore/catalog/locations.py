@@ -16,7 +16,7 @@ from sqlalchemy import false as nothing
 from sqlalchemy import true as everything
 
 from compactor.base.errors import LostClaim
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database
 from compactor.database.prepared import in_parts, send
 from compactor.metastore.catalog.values import VIEW, PartitionPlace, is_true

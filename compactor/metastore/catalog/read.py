@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, tuple_
 from sqlalchemy import Table as SqlTable
 
 from compactor.base.errors import NotFound, Refused
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database
 from compactor.database.prepared import in_parts
 from compactor.metastore.catalog.locations import in_catalog, place_of, places_by_id

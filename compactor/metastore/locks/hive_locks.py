@@ -11,11 +11,11 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, literal_col
 
 from compactor.base.errors import LockNotGranted, NotFound, Refused
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.database.prepared import send, send_all
-from compactor.locking.lock_requests import LockRequest, LockType, conflicts, overlap, sorted_requests
+from compactor.locking.lock_types import LockRequest, LockType, conflicts, overlap, sorted_requests
 from compactor.metastore.locks.lock_rows import (
     NEW_ROW,
     NO_TXN,

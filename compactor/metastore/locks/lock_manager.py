@@ -8,7 +8,7 @@ from typing import Protocol
 
 from compactor.base.errors import LockNotGranted, NotFound, TransactionAborted
 from compactor.base.ids import TxnId
-from compactor.locking.lock_requests import LockRequest
+from compactor.locking.lock_types import LockRequest
 from compactor.metastore.locks.lock_rows import Lock, LockRow
 
 FIRST_WAIT_MS = 100

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, insert, select
 
 from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.schema.tables import HIVE_LOCKS
 
 NEW_ROW = insert(HIVE_LOCKS)

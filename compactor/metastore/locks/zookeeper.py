@@ -19,7 +19,7 @@ from typing import Any
 
 from compactor.base.errors import LocksUnavailable, NotFound, NotSupported, Refused
 from compactor.base.ids import TxnId
-from compactor.locking.lock_requests import LockRequest, LockType, sorted_requests, with_parents
+from compactor.locking.lock_types import LockRequest, LockType, sorted_requests, with_parents
 from compactor.metastore.locks.lock_rows import Lock, LockRow, LockState
 
 NAMESPACE = "hive_zookeeper_namespace"  #: ``hive.zookeeper.namespace``

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.metastore.notifications import thrift_json
 from compactor.metastore.notifications.thrift_json import PartitionObject, TableObject
 

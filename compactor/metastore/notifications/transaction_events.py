@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy import Connection, select
 
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.database.prepared import in_parts
 from compactor.metastore.notifications import events
 from compactor.metastore.notifications.events import Event
-from compactor.metastore.notifications.log import EventMaker
+from compactor.metastore.notifications.notification_log import EventMaker
 from compactor.metastore.notifications.write_events import CommitNews, log_writes
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import TXN_TO_WRITE_ID

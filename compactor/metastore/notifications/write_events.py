@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, insert
 
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.clock import now_ms
 from compactor.metastore.notifications.catalog_rows import read_partitions, read_table
 from compactor.metastore.notifications.events import Event, partitions_added

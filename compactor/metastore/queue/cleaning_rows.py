@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from compactor.base.errors import LostClaim
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import retried

@@ -19,12 +19,12 @@ from compactor.acid import txn_states
 from compactor.base.errors import DatabaseUnavailable, LostClaim
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction import states
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send_all
 from compactor.metastore.catalog.locations import must_be_same_place, places_by_id
-from compactor.metastore.notifications.log import Notifications
+from compactor.metastore.notifications.notification_log import Notifications
 from compactor.metastore.notifications.transaction_events import on_compaction_commits
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.queue_rows import CQ

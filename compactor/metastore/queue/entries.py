@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 
 from compactor.base.errors import NotFound
-from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.lost_count import LOST, lost_workers
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.queue.queue_rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
 from compactor.metastore.queue.queue_table import QueueTable

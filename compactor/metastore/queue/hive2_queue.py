@@ -18,7 +18,7 @@ from compactor.acid import txn_states
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import LostClaim, Refused
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried

@@ -11,7 +11,7 @@ from sqlalchemy import RowMapping, Table, literal
 
 from compactor.base.errors import BadName, NotSupported, failure_of
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS

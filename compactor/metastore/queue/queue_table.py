@@ -24,7 +24,7 @@ from sqlalchemy import (
 from compactor.acid import txn_states
 from compactor.base.errors import LostClaim, NotSupported
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database

@@ -16,7 +16,7 @@ from sqlalchemy import (
 import compactor
 from compactor.acid import partition_names
 from compactor.base.errors import Refused
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import retried

@@ -22,12 +22,12 @@ from compactor.base.errors import LostClaim, NotFound, Refused, TryAgain
 from compactor.base.identities import PREFIX, is_compactor
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction import states
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
 from compactor.database.engine import retried
 from compactor.database.prepared import send, send_all
-from compactor.metastore.notifications.log import Notifications
+from compactor.metastore.notifications.notification_log import Notifications
 from compactor.metastore.notifications.transaction_events import on_abort
 from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.queue_rows import CQ, KNOWN_QUEUED

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from compactor.acid.row_figures import RowFigures
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

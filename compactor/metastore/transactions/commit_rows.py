@@ -28,7 +28,7 @@ from sqlalchemy import (
 from compactor.acid.write_ids import ValidTxnList
 from compactor.base.errors import Disagreement, Refused, WriteConflict
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send
 from compactor.metastore.schema.dialect import Dialect, one_of

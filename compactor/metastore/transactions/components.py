@@ -26,7 +26,7 @@ from sqlalchemy import (
 from compactor.acid import partition_names, txn_states
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.decision_reuse import Writes
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (

@@ -15,7 +15,7 @@ from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.metastore.notifications import transaction_events
-from compactor.metastore.notifications.log import Notifications
+from compactor.metastore.notifications.notification_log import Notifications
 from compactor.metastore.notifications.write_events import CommitNews, Write
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import HIVE_LOCKS, MIN_HISTORY_LEVEL, TXNS

@@ -11,10 +11,10 @@ from compactor.acid import txn_states
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database, retried
 from compactor.database.prepared import in_parts, send, send_all
-from compactor.metastore.notifications.log import Notifications
+from compactor.metastore.notifications.notification_log import Notifications
 from compactor.metastore.notifications.transaction_events import on_allocation, on_allocations
 from compactor.metastore.schema.counter_rows import try_insert
 from compactor.metastore.schema.dialect import Dialect

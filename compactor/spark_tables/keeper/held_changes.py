@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from compactor.base.errors import TransactionAborted
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.site.mode import must_write
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction

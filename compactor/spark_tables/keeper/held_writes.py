@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.base.errors import Refused
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest, LockType, sorted_requests
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockRequest, LockType, sorted_requests
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.stream_batches import StreamBatch

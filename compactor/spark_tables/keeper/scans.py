@@ -12,7 +12,7 @@ import pyarrow as pa
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import BadExpression, BadStatement, Refused, WriteConflict
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type

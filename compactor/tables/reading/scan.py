@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from compactor.base.errors import CompactorError, Refused, failing_alone
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.insight.read_events import digest_likeness
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site

@@ -8,7 +8,7 @@ from compactor.answers import show_compactions, show_locks, show_rows
 from compactor.answers.explain_locks import locks_of_statement
 from compactor.base.errors import CompactionFailed
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.locking.statement_rules import Name, Spec
 from compactor.requests import abort

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from compactor.answers.explain_locks import planned_locks
 from compactor.answers.row import Row
 from compactor.base.errors import NotFound, Refused
-from compactor.locking.lock_requests import LockRequest, sorted_requests
+from compactor.locking.lock_types import LockRequest, sorted_requests
 from compactor.locking.statement_rules import Name
 from compactor.metastore.catalog import values
 from compactor.site.mode import must_write

@@ -20,8 +20,8 @@ from sqlalchemy import Connection
 from compactor.base.errors import CommitUnknown, CompactorError, Disagreement
 from compactor.base.ids import WriteId
 from compactor.base.steps import WriteStep, reach
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockRequest
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.commit_rows import InTransaction, check_not_overwritten

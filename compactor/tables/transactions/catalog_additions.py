@@ -14,7 +14,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.partition_names import part_values
 from compactor.base.errors import Refused, StorageError
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.new_partitions import NewPartition
 from compactor.metastore.catalog.values import Partition, Table

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from compactor.base.ids import TxnId
 from compactor.base.steps import TransactionStep, reach
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.locking.statement_locks import write_lock
 from compactor.locking.statement_rules import HIVE_3, HIVE_4, AccessKind
 from compactor.metastore.locks.lock_manager import wait_for, waiting_times_within

@@ -18,7 +18,7 @@ from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, Base, Delta, D
 from compactor.base.errors import NotSupported, StorageError, VerificationFailed
 from compactor.base.ids import TxnId, WriteId
 from compactor.base.steps import WriteStep, reach
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.notifications.write_events import Write
 from compactor.rewrite.plan.unit import Figures, Output
 from compactor.rewrite.publish import naming

@@ -27,8 +27,8 @@ from compactor.base.errors import (
 )
 from compactor.base.ids import TxnId, WriteId
 from compactor.base.steps import TransactionStep, WriteStep, reach
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.locking.statement_locks import locking_is_on
 from compactor.locking.statement_rules import AccessKind
 from compactor.metastore.catalog.values import Partition, Table

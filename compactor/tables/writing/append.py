@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import JULIAN
 from compactor.rewrite.run.attempt_files import attempt_folder

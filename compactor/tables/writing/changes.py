@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from compactor.acid.names import BucketFile, Delta, DeltaKind
 from compactor.base.errors import BadExpression, NotConforming, NotFound, NotSupported, Refused
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, pack_events

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.rows.keys import Mask, Numbers
 from compactor.tables.reading.scan_planning import ScanRequest, partitions_to_read

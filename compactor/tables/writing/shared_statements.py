@@ -11,8 +11,8 @@ from functools import partial
 
 from compactor.acid.names import Base, BucketFile, Delta, DeltaKind
 from compactor.base.errors import VerificationFailed
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockType
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
 from compactor.orc.format.hive_types import parse_hive_type

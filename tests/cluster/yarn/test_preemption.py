@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compactor.acid.directory import acid_directory
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction

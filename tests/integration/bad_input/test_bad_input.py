@@ -19,7 +19,7 @@ from compactor.base.errors import BadSetting, Refused, StorageError
 from compactor.batches.assembly import plan_batches
 from compactor.batches.driver import WorkerPass, run_batch
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.doctor.checks import doctor
 from compactor.initiator.initiator import initiate

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from compactor.base.ids import TxnId
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.locks.lock_manager import LockManager, wait_for
 from tests.support.patience import PATIENCE
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from compactor.base.errors import LockNotGranted, LocksUnavailable, NotFound, NotSupported, Refused
 from compactor.base.ids import TxnId
 from compactor.cli.program import program
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.locks.lock_manager import wait_for
 from compactor.metastore.locks.lock_rows import NO_TXN, Lock, LockState
 from compactor.metastore.locks.zookeeper import ZooKeeperLocks, open_zookeeper_locks
@@ -188,8 +188,8 @@ def test_nothing_asked(session: Open) -> None:
 
 _HOLDER = """
 import sys, time
-from compactor.locking.lock_requests import LockType
-from compactor.locking.lock_requests import LockRequest
+from compactor.locking.lock_types import LockType
+from compactor.locking.lock_types import LockRequest
 from compactor.metastore.locks.zookeeper import open_zookeeper_locks
 locks = open_zookeeper_locks(sys.argv[1], namespace=sys.argv[2], session_timeout=6)
 lock = locks.acquire(0, [LockRequest(database="d", table="t", type=LockType.EXCLUSIVE)], "u", "h")

@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
 from compactor.site.site import Site, paused_tables
 from compactor.state.runs import Progress

@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, select, update
 from compactor.acid.directory import acid_directory
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import CDS, COLUMNS_V2, SDS, TBLS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction import portions
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator import candidate_scan, initiator
 from compactor.initiator.initiator import initiate
 from compactor.site.site import Site

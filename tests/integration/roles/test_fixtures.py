@@ -15,7 +15,7 @@ from compactor.base.errors import Refused
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import read_tail

@@ -18,8 +18,8 @@ from compactor.base.ids import TxnId
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity
 from compactor.compaction.portions import Portion
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.initiator.candidate_page import CandidatePage
 from compactor.initiator.candidate_scan import Considered, Scan

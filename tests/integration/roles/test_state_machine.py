@@ -33,7 +33,7 @@ from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
 from compactor.housekeeper.housekeeper import keep_house
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.transactions.transaction_rows import TxnType

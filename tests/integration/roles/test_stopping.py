@@ -17,7 +17,7 @@ import pytest
 from compactor.base.ids import WriteId
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.worker_claims import ABORT_MESSAGE

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, func, select, update
 
 from compactor.acid.write_ids import ValidTxnList
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
-from compactor.locking.lock_requests import LockRequest
+from compactor.locking.lock_types import LockRequest
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.locks.lock_rows import LockRow
 from compactor.metastore.metastore import Metastore

@@ -21,7 +21,7 @@ from compactor.base.errors import CompactorError, Refused
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.embedded import NewTable

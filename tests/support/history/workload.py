@@ -14,9 +14,9 @@ from sqlalchemy import BigInteger, Column, MetaData, String, Table, insert, sele
 from compactor.acid.write_ids import ValidTxnList
 from compactor.base.errors import CompactorError, NotFound, TransactionAborted
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column as TableColumn
 from compactor.metastore.locks.lock_rows import NO_TXN, Lock

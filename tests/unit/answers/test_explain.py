@@ -9,7 +9,7 @@ import pytest
 from compactor.answers.explain import explain
 from compactor.base.errors import NotFound, Refused
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Layer, Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compactor.answers.reader_gains import reads_of, table_reads
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.requests.import_reads import import_reads
 from compactor.site.site import Site, own_state

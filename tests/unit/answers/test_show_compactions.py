@@ -11,7 +11,7 @@ from compactor.answers.show_compactions import (
     show_history,
 )
 from compactor.base.errors import BadSetting
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.site.named_tables import Where
 from compactor.site.site import VERSION, Site

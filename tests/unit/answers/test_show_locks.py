@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from compactor.answers.show_locks import LockExtended, LockShown, show_locks, show_locks_extended
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.site.named_tables import Where
 from compactor.site.site import Site
 

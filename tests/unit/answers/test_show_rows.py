@@ -13,8 +13,8 @@ from compactor.answers.show_rows import (
     show_transactions,
 )
 from compactor.base.errors import Refused
-from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.site.named_tables import Where
 from compactor.site.site import Site, own_state

@@ -12,8 +12,8 @@ from compactor.base.errors import DatabaseUnavailable
 from compactor.base.identities import process_user
 from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import Application, run_batch
-from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import PoolPolicy, Window
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
 from compactor.initiator.fresh_look import look_at
 from compactor.metastore.catalog.values import Table

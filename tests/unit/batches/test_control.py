@@ -11,9 +11,9 @@ from compactor.batches import control
 from compactor.batches.assembly import plan_batches
 from compactor.batches.control import BatchStatus, read_batch
 from compactor.batches.driver import Application, run_batch
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.abort import abort_compactions
 from compactor.requests.request import request_compaction

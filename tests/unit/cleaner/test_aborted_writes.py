@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from compactor.cleaner.aborted_writes import abort_candidates
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
 from compactor.initiator.candidate_scan import Scan
 from compactor.metastore.catalog.values import Table

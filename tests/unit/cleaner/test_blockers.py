@@ -5,7 +5,7 @@ from pathlib import Path
 
 from compactor.base.ids import TxnId
 from compactor.cleaner.blockers import blocked_entries, blockers_of, blocking_transactions
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType

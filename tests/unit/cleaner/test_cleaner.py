@@ -18,7 +18,7 @@ from compactor.acid.names import parse_hidden
 from compactor.base.errors import StorageError
 from compactor.cleaner import cleaner
 from compactor.cleaner.cleaner import CleanerPass, clean
-from compactor.compaction.entry import Request
+from compactor.compaction.queue_entry import Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.metastore import Metastore
 

@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compactor.cli.program import program
-from compactor.compaction.entry import Entity, Request
 from compactor.compaction.quarantine_rules import Quarantined
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.metastore import Metastore

@@ -20,7 +20,7 @@ from compactor.compaction.cleaning import (
     may_clean,
     retry_retention,
 )
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import NEXT, CompactionType, State
 from compactor.settings.precedence import Layer, Settings
 

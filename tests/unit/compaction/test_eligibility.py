@@ -19,7 +19,7 @@ from compactor.compaction.eligibility import (
     order_entities,
     sort_key,
 )
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.settings.precedence import Layer, Settings
 

@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.history_retention import RetentionPolicy, choose_purged
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.settings.precedence import Layer, Settings
 

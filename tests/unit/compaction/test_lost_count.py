@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.lost_count import last_message, loss_message, lost_workers
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 
 

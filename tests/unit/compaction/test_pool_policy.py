@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.base.errors import BadSetting
-from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.pool_policy import (
     Item,
     PoolPolicy,
@@ -22,6 +21,7 @@ from compactor.compaction.pool_policy import (
     route,
     settings_at,
 )
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.settings.precedence import Layer, Settings, with_request, with_table
 

@@ -12,8 +12,8 @@ from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import BadFile
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined, Record, choose_due, list_names, sort_obsolete
+from compactor.compaction.queue_entry import Entity
 
 ALL_VALID = ValidWriteIdList(table="default.t", high_watermark=WriteId(99))
 SEVEN_ABORTED = replace(ALL_VALID, aborted=frozenset({WriteId(7)}))

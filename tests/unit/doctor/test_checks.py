@@ -10,7 +10,7 @@ from sqlalchemy import update
 from compactor.answers.alarms import raised_alarms
 from compactor.answers.readings import take_readings
 from compactor.base.errors import DatabaseUnavailable
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.doctor import checks as doctor
 from compactor.doctor.checks import check_memory

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from compactor.acid.tree import Tree
 from compactor.base.errors import Disagreement
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.schema.tables import TXNS
 from compactor.requests.overrides import override

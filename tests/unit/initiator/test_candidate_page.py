@@ -12,8 +12,8 @@ from compactor.acid.listing import Listing
 from compactor.base.ids import TxnId
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import PoolPolicy, Window
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
 from compactor.initiator.initiator import InitiatorPass, initiate, look_again
 from compactor.metastore.catalog.values import Table

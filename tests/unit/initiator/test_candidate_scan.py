@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import NotSupported
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.candidate_scan import DISAGREEMENT, Scan
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import CompactorError, Refused
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.initiator.due import due_in_database, due_in_table
 from compactor.requests.pause import pause

@@ -8,7 +8,7 @@ import pytest
 from compactor.answers.overview import table_rows
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator import fresh_look
 from compactor.initiator.fresh_look import look_at
 from compactor.initiator.initiator import initiate

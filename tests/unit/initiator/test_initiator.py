@@ -7,7 +7,7 @@ import pytest
 from compactor.base.errors import DatabaseUnavailable, StorageError
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.initiator import initiator
 from compactor.initiator.fresh_look import look_at

@@ -7,7 +7,7 @@ import pytest
 from compactor.answers.overview import tables_page
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator import outdated
 from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.initiator import initiate

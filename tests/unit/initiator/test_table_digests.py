@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.candidate_scan import Scan
 from compactor.initiator.table_digests import TableDigests
 from compactor.metastore.catalog.values import Table

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.compaction.economy import plain_cost
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.insight.costs import Costs
 from compactor.site.site import Site, own_state

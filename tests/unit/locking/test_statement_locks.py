@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from compactor.base.errors import NotFound, NotSupported, Refused
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.statement_locks import TableFacts, locks, old_locks
 from compactor.locking.statement_rules import ALTER, HIVE_3, RULES, AccessKind, Name
 from compactor.settings.catalogue import lookup

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from compactor.locking import statement_rules
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.statement_rules import ALTER, RULES, AccessKind, Command, OldLock, Operation, Rule
 from compactor.settings.catalogue import lookup
 from compactor.settings.setting import SettingUnit

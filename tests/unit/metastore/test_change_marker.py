@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column

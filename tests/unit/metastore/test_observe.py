@@ -9,9 +9,9 @@ import pytest
 
 from compactor.base.errors import DatabaseUnavailable
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.metastore import Metastore, open_metastore

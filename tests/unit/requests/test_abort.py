@@ -7,9 +7,9 @@ import pytest
 from compactor.acid.names import staging_name
 from compactor.base.errors import NotFound, Refused, StorageError
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.worker_claims import ABORT_MESSAGE
 from compactor.metastore.transactions.transaction_rows import TxnType

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.answers.explain import explain
 from compactor.base.errors import BadSetting, NotFound, Refused
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.initiator.fresh_look import look_at
 from compactor.metastore.catalog.values import Table
 from compactor.requests.overrides import override, remove_override

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import NotFound, Refused
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.initiator.fresh_look import look_at
 from compactor.initiator.initiator import initiate

@@ -9,7 +9,7 @@ import pytest
 from compactor.acid.names import parse_directory
 from compactor.base.errors import LockNotGranted, Refused
 from compactor.compaction.disagreement import DoubtKind
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.in_doubt import InDoubt, in_doubt

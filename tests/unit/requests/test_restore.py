@@ -15,10 +15,10 @@ from compactor.base.errors import Disagreement, LockNotGranted, NotFound, Refuse
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Request
+from compactor.compaction.queue_entry import Request
 from compactor.compaction.states import CompactionType
 from compactor.housekeeper.housekeeper import keep_house
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COLUMNS_V2
 from compactor.requests.pause import resume

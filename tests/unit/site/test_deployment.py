@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from compactor.base.errors import BadSetting, DatabaseUnavailable, Refused, UnnamedPlace, UnsafeDirectory
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, VERSION, WRITE_SET
 from compactor.rows.remote_source import open_source

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import LockNotGranted
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.site.exclusive import exclusively, renames, while_removing
 from compactor.site.site import Site

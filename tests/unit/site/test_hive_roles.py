@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import insert
 
 from compactor.base.ids import TxnId
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.schema.tables import AUX_TABLE
 from compactor.site.hive_roles import LEADERS, hive_roles
 from compactor.site.site import Site

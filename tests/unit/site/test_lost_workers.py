@@ -15,12 +15,12 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.batches.assembly import plan_batches
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entry
+from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.fresh_look import look_at
 from compactor.initiator.initiator import initiate
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.transaction_rows import TxnType

@@ -12,7 +12,7 @@ from sqlalchemy import update
 from compactor.acid.names import Hidden, Quarantine
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Request
+from compactor.compaction.queue_entry import Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE

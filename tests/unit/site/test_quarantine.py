@@ -19,8 +19,8 @@ from compactor.base.errors import StorageError
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner.cleaner import Cleaned, clean
-from compactor.compaction.entry import Request
 from compactor.compaction.quarantine_rules import Quarantined, Record
+from compactor.compaction.queue_entry import Request
 from compactor.compaction.states import CompactionType, State
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.metastore.catalog.locations import Locations, PartitionGround, TableGround

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import NotFound, NotSupported, Refused
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.site.site import Site, compactor_view

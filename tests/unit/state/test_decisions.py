@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.state.decisions import Decided
 from compactor.state.seen_conditions import Seen
 from compactor.state.state_database import OwnState

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compactor.compaction.entry import Entity
 from compactor.compaction.quarantine_rules import Quarantined
+from compactor.compaction.queue_entry import Entity
 from compactor.state.state_database import OwnState
 
 ONE = Quarantined(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.state.runs import Progress, Run
 from compactor.state.state_database import OwnState

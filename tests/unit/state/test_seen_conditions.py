@@ -7,8 +7,8 @@ import pytest
 from compactor.base.errors import BadSetting
 from compactor.base.ids import TxnId
 from compactor.compaction.decision_reuse import Basis, StoredDecision
-from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
+from compactor.compaction.queue_entry import Entity
 from compactor.state.seen_conditions import ORDERS, ConditionFilter, Seen
 from compactor.state.state_database import OwnState
 

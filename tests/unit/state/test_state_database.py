@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import inspect
 
 from compactor.base.errors import DatabaseUnavailable
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import open_database
 from compactor.metastore.schema import create
 from compactor.state import state_database

@@ -69,7 +69,7 @@ class NameNode:
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[NameNode]:
-    monkeypatch.setitem(sys.modules, "compactor.storage.negotiate", SimpleNamespace(Negotiate=lambda options: None))
+    monkeypatch.setitem(sys.modules, "compactor.storage.hdfs_kerberos", SimpleNamespace(Negotiate=lambda options: None))
     monkeypatch.delenv("HADOOP_TOKEN_FILE_LOCATION", raising=False)
     with NameNode() as found:
         yield found

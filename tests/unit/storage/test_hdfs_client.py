@@ -120,7 +120,7 @@ def test_the_authority_that_is_configured_goes_before_that_of_the_environment(
 
 
 def test_a_missing_module_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "compactor.storage.negotiate", None)
+    monkeypatch.setitem(sys.modules, "compactor.storage.hdfs_kerberos", None)
     store = HdfsStorage(StoreOptions.from_tables({"hdfs": {"url": "http://nn:9870", "kerberos": True}}))
     with pytest.raises(
         NotSupported, match=r"hdfs://nn: Kerberos needs the extra: pip install .hive-compactor\[hdfs,ker"

@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, update
 
 from compactor.acid.names import Layout
 from compactor.base.errors import Refused
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import PARTITIONS, SDS, SERDE_PARAMS, TBLS

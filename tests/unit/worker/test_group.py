@@ -16,7 +16,7 @@ from compactor.batches import driver
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.commit_section import Commit, Commits, Committing
 from compactor.requests.request import request_compaction

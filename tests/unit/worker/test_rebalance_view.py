@@ -16,9 +16,9 @@ from compactor.acid.directory import acid_directory
 from compactor.base.errors import LockNotGranted, Refused, TransactionAborted
 from compactor.base.ids import WriteId
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Request
+from compactor.compaction.queue_entry import Request
 from compactor.compaction.states import CompactionType, State
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS, WRITE_SET

@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 from compactor.acid.listing import Listing
 from compactor.acid.names import staging_name
 from compactor.base.ids import TxnId
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table

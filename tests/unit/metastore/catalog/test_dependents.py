@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.dependents import DependentRows
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.metastore import Metastore

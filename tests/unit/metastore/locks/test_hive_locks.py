@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.base.ids import TxnId
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import HIVE_LOCKS

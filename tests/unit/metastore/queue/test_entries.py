@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.metastore import Metastore
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy import RowMapping
 
 from compactor.base.errors import BadName, NotSupported
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.queue.queue_rows import (
     MOVED,

@@ -6,7 +6,7 @@ import pytest
 
 from compactor.base.errors import NotFound, Refused
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.transactions.transaction_rows import TxnType

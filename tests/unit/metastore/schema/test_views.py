@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.views import statements

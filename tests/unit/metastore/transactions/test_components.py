@@ -4,7 +4,7 @@ from sqlalchemy import insert, select
 
 from compactor.acid.partition_names import escape_again
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS

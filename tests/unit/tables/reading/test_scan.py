@@ -13,7 +13,7 @@ from sqlalchemy import delete as sql_delete
 from compactor.base.errors import LockLost, NotFound, NotSupported, Refused, SnapshotExpired
 from compactor.base.ids import TxnId
 from compactor.cleaner.cleaner import clean
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import HIVE_LOCKS

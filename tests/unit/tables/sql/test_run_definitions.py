@@ -19,7 +19,7 @@ from compactor.base.errors import (
     Refused,
 )
 from compactor.base.steps import TransactionStep, WriteStep
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog import embedded
 from compactor.site.site import Site
 from compactor.tables.sql.run_statements import check_text, run

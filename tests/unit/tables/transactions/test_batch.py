@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import func, select
 
 from compactor.base.errors import Disagreement, LockNotGranted, NotFound, TransactionAborted, WriteConflict
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockType
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXN_COMPONENTS, TXNS
 from compactor.site.site import Site

@@ -11,7 +11,7 @@ from sqlalchemy import delete, select
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.base.errors import LockLost, NotSupported, WriteConflict
 from compactor.base.ids import WriteId
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.notifications.write_events import Write

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from compactor.base.errors import Disagreement, FileGone, LockNotGranted, Refused, SnapshotExpired, TransactionAborted
-from compactor.compaction.entry import Entity
-from compactor.locking.lock_requests import LockRequest, LockType
+from compactor.compaction.queue_entry import Entity
+from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, HIVE_LOCKS, TXN_COMPONENTS

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.base.errors import BadExpression, NotConforming, NotFound, NotSupported, Refused, WriteConflict
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as TableValue

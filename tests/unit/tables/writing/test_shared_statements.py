@@ -12,7 +12,7 @@ import pytest
 
 from compactor.acid import bucket
 from compactor.base.errors import NotFound, NotSupported, Refused, VerificationFailed
-from compactor.locking.lock_requests import LockType
+from compactor.locking.lock_types import LockType
 from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.reading.scan_planning import ScanRequest, plan_scan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.hive2.before_hive_3 import before_hive_3
+from compactor.hive2.upgrade_check import before_hive_3
 from compactor.site.finding import Finding, Level
 from compactor.site.site import Site
 from demo.fixtures import register_fixture

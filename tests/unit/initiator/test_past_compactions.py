@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.compaction.entry import Entity, Request
+from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.initiator.past import Past
+from compactor.initiator.past_compactions import Past
 from compactor.metastore.queue.entries import Ended
 from compactor.site.site import Site
 

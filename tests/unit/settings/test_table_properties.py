@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import BadSetting
-from compactor.settings.properties import parameters_naming, parse_parameters, parse_request
+from compactor.settings.table_properties import parameters_naming, parse_parameters, parse_request
 
 NUM = "hive.compactor.delta.num.threshold"
 QUEUE = "hive.compactor.job.queue"

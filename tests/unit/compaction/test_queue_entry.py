@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 
 

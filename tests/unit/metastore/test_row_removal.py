@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import insert, select
 
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema.tables import MATERIALIZATION_REBUILD_LOCKS, TXN_TO_WRITE_ID, WRITE_SET
 

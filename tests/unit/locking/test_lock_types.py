@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from compactor.locking.lock_requests import LockRequest, LockType, compatible, conflicts, overlap, sorted_requests
+from compactor.locking.lock_types import LockRequest, LockType, compatible, conflicts, overlap, sorted_requests
 
 R, W, X, E = LockType
 

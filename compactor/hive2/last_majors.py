@@ -23,8 +23,8 @@ from compactor.base.errors import CommitUnknown, CompactorError, NotSupported, R
 from compactor.base.identities import HolderProcess, holder_id, process_user
 from compactor.base.ids import TxnId, WriteId
 from compactor.base.steps import Step, reach
-from compactor.compaction.entry import Entity
-from compactor.hive2.before_hive_3 import OldPartition, check_partition, list_old_partitions, report_nothing_needed
+from compactor.compaction.queue_entry import Entity
+from compactor.hive2.upgrade_check import OldPartition, check_partition, list_old_partitions, report_nothing_needed
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.hive2_queue import Claim, write_ids
 from compactor.orc.format.java_zones import default_zone

@@ -17,7 +17,7 @@ import numpy as np
 from compactor.acid.bucket import is_v1
 from compactor.acid.names import Base, BucketFile, Delta, DeltaKind, parse_directory, parse_file
 from compactor.base.errors import CompactorError, failing_alone
-from compactor.compaction.entry import Entity
+from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.orc.codecs import arrow_codec

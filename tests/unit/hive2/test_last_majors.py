@@ -19,8 +19,8 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import DatabaseUnavailable, StorageError
 from compactor.base.ids import TxnId, WriteId
 from compactor.database.engine import Database, open_database
-from compactor.hive2.before_hive_3 import before_hive_3
-from compactor.hive2.major import compact_before_hive_3
+from compactor.hive2.last_majors import compact_before_hive_3
+from compactor.hive2.upgrade_check import before_hive_3
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Finding, Level

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.queue_entry import Entity, Entry
 from compactor.metastore.queue.entries import Ended
 from compactor.site.site import Site
 from compactor.site.surveyed_tables import TableName

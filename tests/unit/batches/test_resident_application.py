@@ -8,7 +8,7 @@ import pytest
 
 from compactor.batches.assembly import PlannedBatch, plan_batches
 from compactor.batches.driver import WorkerPass, run_batch
-from compactor.batches.resident import ResidentRow, linger
+from compactor.batches.resident_application import ResidentRow, linger
 from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
@@ -79,7 +79,7 @@ def test_entries_of_other_routes_are_listed_once(
         looks.append(pools)
         return plan_batches(site, pools, route=route)
 
-    monkeypatch.setattr("compactor.batches.resident.plan_batches", counted)
+    monkeypatch.setattr("compactor.batches.resident_application.plan_batches", counted)
     assert lingered(deployment, batch, 0.3) == []
     assert looks == [{"default"}]
 
