@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,10 +156,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_statements() -> Iterator[None]:
-    """One cache of compiled statements for all files of SQLite: nearly every test opens a file of its own."""
+    """One cache of compiled statements for all files of SQLite: nearly every test opens a file of its own.
+
+    Statements are kept by dialect. A schema that adapts its dialect, as Hive 2's does, gets one of its own.
+    """
     import sqlalchemy
 
     from compactor.database import sqlite
+    from compactor.database.engine import Database
 
     first = sqlalchemy.create_engine("sqlite://")
     first.connect().close()  # which tells the dialect what it speaks to
@@ -168,8 +173,19 @@ def _compiled_statements() -> Iterator[None]:
         engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
         return engine
 
+    original = Database.adapt
+
+    def adapt(database: Database, change: Callable[[Any], None]) -> None:
+        adapted = copy.copy(first.dialect)
+        if database.engine.dialect is first.dialect:
+            change(adapted)
+            if vars(adapted) != vars(first.dialect):
+                database.engine.dialect = copy.copy(first.dialect)
+        original(database, change)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite, "create_engine", create_engine)
+        patch.setattr(Database, "adapt", adapt)
         yield
     first.dispose()
 

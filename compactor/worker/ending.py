@@ -75,13 +75,14 @@ def abandon(entry: Claimed, *, is_lost: bool = False) -> None:
         return
     site, txn = entry.site, entry.txn
     must_not_be_older(site, polling=not is_lost, remembering=False)
-    if isinstance(entry, StagedEntry):
+    may_have_named = isinstance(entry, StagedEntry) and not _is_gone(entry)
+    if isinstance(entry, StagedEntry) and may_have_named:
         hide = leftovers.hider(site, entry.target, is_alone=entry.is_alone)
     else:
-        hide = leftovers.hider(site, None)  # nothing can have its final name yet
+        hide = leftovers.hider(site, None)  # nothing has its final name yet, or the directory is no table's any more
     reason, agent = "compaction transaction abort", entry.worker_id
     site.metastore.transactions.abort(txn, reason, lambda newest: hide(txn, newest), agent=agent)
-    if isinstance(entry, StagedEntry):
+    if isinstance(entry, StagedEntry) and may_have_named:
         leftovers.clear_aborted(site, entry.target, txn)
     elif isinstance(entry, Planned):  # earlier phases have staged nothing
         leftovers.clear_staged(site, entry.target, entry.plan)
@@ -133,6 +134,15 @@ def _let_go(entry: Claimed, result: Result, error: CompactorError, settle: Calla
         message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {cleanup_error}"
         return Outcome(entry=entry.entry, result=Result.FAILED, message=message)
     return Outcome(entry=entry.entry, result=result, message=str(error))
+
+
+def _is_gone(entry: Located) -> bool:
+    """Returns true if the table or partition was dropped, even if another one has its name and directory by now."""
+    try:
+        current = entry.site.target(entry.entry.entity, entry.entry.properties)
+    except NotFound:
+        return True
+    return current.table.id != entry.target.table.id
 
 
 def _has_moved(entry: Claimed) -> bool:
