@@ -231,7 +231,7 @@ def test_a_hive_that_writes_no_events_gets_none(told: Store) -> None:
 
 
 @pytest.mark.usefixtures("hive4")
-@pytest.mark.parametrize("where", ["log.insert", "write_events.insert", "catalog_rows.select"])
+@pytest.mark.parametrize("where", ["notification_log.insert", "write_events.insert", "catalog_rows.select"])
 def test_a_log_that_cannot_be_written_keeps_nothing_from_being_committed(
     told: Store, where: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
