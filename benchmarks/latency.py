@@ -126,8 +126,8 @@ class Lab:
 
     def _entry_of(self, table: Table) -> Entry | None:
         entries = self._site.metastore.entries
-        entries = (entry for entry in (*entries.queue(), *entries.history()) if entry.entity.table == table.name)
-        return next((entry for entry in entries if entry.commit_time is not None), None)
+        of_table = (entry for entry in (*entries.queue(), *entries.history()) if entry.entity.table == table.name)
+        return next((entry for entry in of_table if entry.commit_time is not None), None)
 
     def _scan_before(self, entry: Entry) -> tuple[float, float] | None:
         """Returns the times when the sensor that led to the request ended and when its initiator's task began."""
