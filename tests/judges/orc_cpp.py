@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -97,14 +97,12 @@ class PyorcJudge:
         return [self._rows(path, schema, predicate) for predicate in predicates]
 
     def _rows(self, path: Path, schema: str, predicate: Predicate | None) -> list[Row]:
+        options = {"struct_repr": StructRepr.TUPLE, "timezone": _UTC, "converters": _CONVERTERS}
         with path.open("rb") as file, _errors(self.name):
-            reader = pyorc.Reader(
-                file,
-                struct_repr=StructRepr.TUPLE,
-                timezone=_UTC,
-                converters=_CONVERTERS,
-                predicate=predicate and _argument(predicate, schema),
-            )
+            try:
+                reader = pyorc.Reader(file, predicate=predicate and _argument(predicate, schema), **options)
+            except InvalidOperation:  # a number that the file's older type cannot hold is not pushed down
+                reader = pyorc.Reader(file, **options)
             convert = _from_pyorc(parse_schema(schema))
             return [row for row in map(convert, reader) if predicate is None or predicate.matches(row, schema)]
 
