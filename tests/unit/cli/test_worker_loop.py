@@ -78,7 +78,7 @@ def test_leftovers_of_a_dead_worker_are_repaired_even_if_nothing_waits(
 ) -> None:
     """PROTOCOL 6: every pass repairs first. Until then a reader without visibility sees a half-named result."""
     ask(deployment, warehouse)
-    gone = deployment.metastore.claims.claim("compactor-worker-gone", "compactor-0.1.0", pool_timeout_ms=0)
+    gone = deployment.metastore.claims.claim("compactor-worker-gone", "compactor-0.1.0", pool="etl", pool_timeout_ms=0)
     assert gone is not None
     with deployment.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_START=0))
