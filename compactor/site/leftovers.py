@@ -90,9 +90,8 @@ def clear_aborted(site: Site, target: Target, txn: TxnId) -> None:
     state = site.metastore.transactions.state(txn)
     if state == txn_states.OPEN:
         return
-    names_tell = (
-        site.metastore.dialect.layout.has_visibility
-    )  # otherwise a number in a name comes from another metastore
+    # Without visibility in names, a number in a name comes from another metastore.
+    names_tell = site.metastore.dialect.layout.has_visibility
     named = naming.names_of(site.storage, location, txn) if names_tell and state == txn_states.ABORTED else ()
     has_uploads = names_tell and site.storage.deferring(location) is not None
     if named or has_uploads or any(parse_staging(child) == txn for child in site.storage.children(location)):

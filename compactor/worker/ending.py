@@ -75,15 +75,12 @@ def abandon(entry: Claimed, *, is_lost: bool = False) -> None:
         return
     site, txn = entry.site, entry.txn
     must_not_be_older(site, polling=not is_lost, remembering=False)
-    may_have_named = isinstance(entry, StagedEntry) and not _is_gone(entry)
-    if isinstance(entry, StagedEntry) and may_have_named:
-        hide = leftovers.hider(site, entry.target, is_alone=entry.is_alone)
-    else:
-        hide = leftovers.hider(site, None)  # nothing has its final name yet, or the directory is no table's any more
+    named = entry if isinstance(entry, StagedEntry) and not _is_gone(entry) else None  # no others have a name to hide
+    hide = leftovers.hider(site, named.target, is_alone=named.is_alone) if named else leftovers.hider(site, None)
     reason, agent = "compaction transaction abort", entry.worker_id
     site.metastore.transactions.abort(txn, reason, lambda newest: hide(txn, newest), agent=agent)
-    if isinstance(entry, StagedEntry) and may_have_named:
-        leftovers.clear_aborted(site, entry.target, txn)
+    if named:
+        leftovers.clear_aborted(site, named.target, txn)
     elif isinstance(entry, Planned):  # earlier phases have staged nothing
         leftovers.clear_staged(site, entry.target, entry.plan)
 
