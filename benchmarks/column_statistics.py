@@ -26,7 +26,7 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import Options
-from compactor.worker.work import work_together
+from compactor.worker.worker import work_together
 
 BAR = 1.04  #: of the time without
 _KEY = "hive.compactor.gather.stats"

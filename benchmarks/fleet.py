@@ -29,7 +29,7 @@ from compactor.rewrite.run.runner import InProcessRunner, ProcessRunner, Runner
 from compactor.site.site import Site
 from compactor.worker.ending import Outcome
 from compactor.worker.under_way import Options
-from compactor.worker.work import work_together
+from compactor.worker.worker import work_together
 from tests.support.many import make_partitions, site_of
 
 

@@ -29,7 +29,7 @@ from compactor.site.mode import Mode, may_somewhere
 from compactor.site.run_as import run_as
 from compactor.site.site import Site, Target, own_state
 from compactor.state.state_database import OwnState
-from compactor.worker.work import end_waiting, is_ours
+from compactor.worker.worker import end_waiting, is_ours
 
 log = logging.getLogger(__name__)
 

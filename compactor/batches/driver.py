@@ -29,7 +29,7 @@ from compactor.state.batches import Batches
 from compactor.state.runs import Run
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import Options, UnderWay
-from compactor.worker.work import work_together
+from compactor.worker.worker import work_together
 
 log = logging.getLogger(__name__)
 _THREADS = "compactor.store.threads"

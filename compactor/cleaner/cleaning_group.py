@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
 from compactor.acid.directory import acid_directory
 from compactor.base.errors import BadName, CompactorError, failing_alone
@@ -20,7 +19,7 @@ from compactor.base.printable import few
 from compactor.base.steps import Step, reach
 from compactor.cleaner.aborted_writes import GRACE, AbortedWrites, within_grace
 from compactor.cleaner.cleaner_pass import Cleaned, PassLog
-from compactor.cleaner.cleaning_phases import Checked, Chosen, Doomed, Listed, Removed, Swept, Viewed
+from compactor.cleaner.cleaning_phases import Checked, Chosen, Doomed, Listed, Removed, Swept, ViewedForCleaning
 from compactor.cleaner.gate import Gate
 from compactor.cleaner.removing import bytes_of, remove_all, remove_directories
 from compactor.compaction.cleaning import is_compaction_output, list_removable
@@ -29,6 +28,7 @@ from compactor.metastore.queue.cleaning_rows import CleanedEntry, no_longer_read
 from compactor.rewrite.publish.removal import Hiding, identities
 from compactor.rewrite.publish.unchanged_inputs import must_still_be_needed
 from compactor.site import leftovers, quarantine
+from compactor.site.entry_group import EntryGroup
 from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import AllocatedIds, no_longer_there
 from compactor.site.restored_database import must_be_newest
@@ -38,11 +38,9 @@ from compactor.site.threads import SideBySide
 log = logging.getLogger(__name__)
 _HIDDEN_TOGETHER = 32  #: entries removed between two checks that they may still be cleaned, with few threads
 _LEASE = "hive.txn.timeout"  #: a cleaner that has not ended an entry for that long counts as dead
-_Before = TypeVar("_Before", bound=Chosen)
-_After = TypeVar("_After", bound=Chosen)
 
 
-class CleaningGroup:
+class CleaningGroup(EntryGroup):
     """Entries of different tables or partitions whose gate is open.
 
     Args:
@@ -57,69 +55,45 @@ class CleaningGroup:
         pass_log: PassLog,
         choose: Callable[[Gate, Entry], Chosen | None],
     ) -> None:
+        super().__init__(())
         self._site = gate.site
         self._gate = gate
         self._aborts = aborts
         self._threads = threads
         self._pass_log = pass_log
         self._choose = choose
-        self._live: dict[int, Entry] = {}
 
     def clean(self, chosen: Sequence[Chosen]) -> None:
         """Cleans each of ``chosen`` that no other cleaner has taken."""
         cleaning = self._site.metastore.cleaning
         lease = self._site.settings.milliseconds(_LEASE)
-        self._live = {entry.id: entry for entry in cleaning.take([member.entry for member in chosen], lease)}
-        mine = [member for member in chosen if member.entry.id in self._live]
+        taken = {entry.id for entry in cleaning.take([member.entry for member in chosen], lease)}
+        mine = [member for member in chosen if member.entry.id in taken]
+        self.enter(mine)
         try:
             with failing_alone(f"{len(mine)} entries that are cleaned together"):
                 self._clean_taken(mine)
         except CompactorError as error:  # a step of the whole group failed
-            for entry in list(self._live.values()):
-                self._fail(entry, error)
+            for member in self.live:
+                self.fail(member, error)
         except BaseException:
-            cleaning.release(list(self._live.values()))
+            cleaning.release([member.entry for member in self.live])
             raise
 
     def _clean_taken(self, mine: Sequence[Chosen]) -> None:
-        listed = self._advance_on_threads(self._list, mine)
+        listed = self.advance(self._list, mine, self._threads)
         tables = {member.target.table.id: member.target.table for member in listed}
         names = [name for member in listed for name in member.listing.directories]
         allocated = AllocatedIds(self._site, tables.values(), names)  # after the listings (PROTOCOL 11.3)
         self._gate.read_write_ids(tables.values())
-        viewed = self._advance_in_turn(partial(self._view, allocated), listed)
-        removed = self._remove(self._advance_on_threads(self._select_names, viewed))
+        viewed = self.advance(partial(self._view, allocated), listed)
+        removed = self._remove(self.advance(self._select_names, viewed, self._threads))
         self._end_all(
-            self._advance_in_turn(self._clean_or_wait, self._advance_on_threads(self._check, self._sweep_all(removed)))
+            self.advance(self._clean_or_wait, self.advance(self._check, self._sweep_all(removed), self._threads))
         )
 
-    def _advance_on_threads(self, step: Callable[[_Before], _After | None], members: Iterable[_Before]) -> list[_After]:
-        """Runs ``step`` for each member on threads, and returns the members in their new phase.
-
-        A member whose step fails drops out.
-        """
-        every = list(members)
-        return self._drop_failed(every, self._threads.map(partial(_try, step), every))
-
-    def _advance_in_turn(self, step: Callable[[_Before], _After | None], members: Iterable[_Before]) -> list[_After]:
-        """Does the same in this thread, for steps that ask the database or only compute."""
-        every = list(members)
-        return self._drop_failed(every, [_try(step, member) for member in every])
-
-    def _drop_failed(
-        self, members: Sequence[Chosen], results: Sequence[_After | CompactorError | None]
-    ) -> list[_After]:
-        further: list[_After] = []
-        for member, result in zip(members, results, strict=True):
-            if isinstance(result, CompactorError):
-                self._fail(member.entry, result)
-            elif result is not None:
-                further.append(result)
-        return further
-
-    def _fail(self, entry: Entry, error: CompactorError) -> None:
-        self._live.pop(entry.id, None)
-        self._pass_log.fail(entry, error)
+    def _end_failed(self, member: Chosen, error: CompactorError) -> None:
+        self._pass_log.fail(member.entry, error)
 
     # one entry: what storage does
 
@@ -133,7 +107,7 @@ class CleaningGroup:
         claims_of(self._site).must_be_free(member.target.table, member.target.location, listing)
         return member.listed(listing)
 
-    def _select_names(self, member: Viewed) -> Doomed:
+    def _select_names(self, member: ViewedForCleaning) -> Doomed:
         kept = quarantine.keep_obsolete(self._site, member.target, member.entry, member.view)
         names = tuple(name for name in member.obsolete if name not in kept.names and name not in member.in_grace)
         reach(Step.CLEANING)
@@ -142,7 +116,7 @@ class CleaningGroup:
             self._must_be_needed(member)  # the identities belong to the directories that were listed
         return member.doomed(kept, names, there)
 
-    def _must_be_needed(self, member: Viewed) -> None:
+    def _must_be_needed(self, member: ViewedForCleaning) -> None:
         now = self._site.storage.listing(member.target.location)
         must_still_be_needed(member.target.location, member.view.directory, member.listing, now)
 
@@ -171,7 +145,7 @@ class CleaningGroup:
 
     # one entry: what is decided
 
-    def _view(self, allocated: AllocatedIds, member: Listed) -> Viewed:
+    def _view(self, allocated: AllocatedIds, member: Listed) -> ViewedForCleaning:
         """Returns the directory as every snapshot that the gate admits sees it.
 
         The view ends at the entry's highest write ID. Nobody reads what is obsolete in it.
@@ -201,7 +175,7 @@ class CleaningGroup:
 
     def _wait(self, member: Chosen, retention_ms: int, because: str) -> None:
         self._pass_log.wait(member.entry, retention_ms, because)
-        self._live.pop(member.entry.id)
+        self.leave(member)
 
     # all entries together
 
@@ -214,7 +188,7 @@ class CleaningGroup:
             together = [member for member in chosen if renames(self._site, member.target)]
             alone = [member for member in chosen if member not in together]
             removed += self._remove_together(together)
-            removed += self._advance_on_threads(self._remove_alone, alone)
+            removed += self.advance(self._remove_alone, alone, self._threads)
         return removed
 
     def _still_allowed(self, doomed: Sequence[Doomed]) -> list[Doomed]:
@@ -225,11 +199,10 @@ class CleaningGroup:
         if self._gate.is_fresh:
             return list(doomed)
         self._gate = Gate(self._site, [member.entry for member in doomed])
-        chosen = self._advance_in_turn(
-            lambda member: member if self._choose(self._gate, member.entry) else None, doomed
-        )
-        for member in doomed:
-            if member not in chosen and self._live.pop(member.entry.id, None) is not None:
+        chosen = self.advance(lambda member: member if self._choose(self._gate, member.entry) else None, doomed)
+        for member in self.remaining(doomed):
+            if member not in chosen:
+                self.leave(member)
                 self._site.metastore.cleaning.release([member.entry])
         return chosen
 
@@ -237,17 +210,17 @@ class CleaningGroup:
         if not doomed:
             return []
         gone = no_longer_there(self._site, [member.target for member in doomed])
-        there = self._without_failed(doomed, lambda member: gone.get(member.target.place))
+        there = self.fail_each(lambda member: gone.get(member.target.place), doomed)
         must_be_newest(self._site, polling=True)  # a pass may have been suspended since it looked
         paths = self._hide_ready(there)
         unsynced = self._site.storage.sync_names([path for hidden in paths.values() for path in hidden])
-        durable = self._without_failed(
-            [member for member in there if member.entry.id in paths],
+        durable = self.fail_each(
             lambda member: _first(unsynced, paths[member.entry.id]),
+            [member for member in there if member.entry.id in paths],
         )
         every = [path for member in durable for path in paths[member.entry.id]]
         stays = remove_all(self._site.storage, every, self._threads)
-        cleared = self._without_failed(durable, lambda member: _first(stays, paths[member.entry.id]))
+        cleared = self.fail_each(lambda member: _first(stays, paths[member.entry.id]), durable)
         return [member.removed(bytes_of(member.listing, member.names)) for member in cleared]
 
     def _hide_ready(self, doomed: Sequence[Doomed]) -> dict[int, list[str]]:
@@ -262,16 +235,14 @@ class CleaningGroup:
         hidings = {member.entry.id: Hiding(self._site.storage, member.target.location) for member in ready}
         hidden: list[Doomed] = []
         try:
-            hidden = self._advance_on_threads(partial(_hide_member, hidings), ready)
+            hidden = self.advance(partial(_hide_member, hidings), ready, self._threads)
         finally:
             self._put_back_unless_ready(ready, hidings)
-        return {member.entry.id: hidings[member.entry.id].paths for member in hidden if member.entry.id in self._live}
+        return {member.entry.id: hidings[member.entry.id].paths for member in self.remaining(hidden)}
 
     def _ready(self, doomed: Sequence[Doomed]) -> list[Doomed]:
         ids = self._site.metastore.cleaning.still_ready([member.entry for member in doomed])
-        return self._without_failed(
-            doomed, lambda member: None if member.entry.id in ids else no_longer_ready(member.entry)
-        )
+        return self.fail_each(lambda member: None if member.entry.id in ids else no_longer_ready(member.entry), doomed)
 
     def _put_back_unless_ready(self, ready: Sequence[Doomed], hidings: Mapping[int, Hiding]) -> None:
         """Puts back the hidden directories of entries that another cleaner ended meanwhile.
@@ -284,27 +255,13 @@ class CleaningGroup:
             ids = self._site.metastore.cleaning.still_ready([member.entry for member in hidden])
         finally:
             lost = [member for member in hidden if member.entry.id not in ids]
-            self._advance_on_threads(lambda member: hidings[member.entry.id].put_back(), lost)
-        for member in lost:
-            if member.entry.id in self._live:
-                self._fail(member.entry, no_longer_ready(member.entry))
-
-    def _without_failed(
-        self, members: Sequence[_Before], error_of: Callable[[_Before], CompactorError | None]
-    ) -> list[_Before]:
-        """Returns the members without an error; the others fail."""
-        further: list[_Before] = []
-        for member in members:
-            error = error_of(member)
-            if error is None:
-                further.append(member)
-            else:
-                self._fail(member.entry, error)
-        return further
+            self.each(lambda member: hidings[member.entry.id].put_back(), lost, self._threads)
+        for member in self.remaining(lost):
+            self.fail(member, no_longer_ready(member.entry))
 
     def _sweep_all(self, removed: Sequence[Removed]) -> list[Swept]:
         scan = leftovers.LeftoverScan(self._site, [member.target for member in removed], threads=self._threads)
-        return self._advance_on_threads(partial(self._sweep, scan), removed)
+        return self.advance(partial(self._sweep, scan), removed, self._threads)
 
     def _end_all(self, checked: Sequence[Checked]) -> None:
         """Moves the entries to the history, and forgets aborted writes of which nothing remains."""
@@ -320,15 +277,15 @@ class CleaningGroup:
             ended[member.entry.id] = CleanedEntry(entry=member.entry, forgotten=forgotten, has_aborted=bool(aborted))
             return member
 
-        done = self._advance_in_turn(find_forgotten, checked)
+        done = self.advance(find_forgotten, checked)
         if any(member.forgotten for member in ended.values()):
             must_be_newest(self._site, polling=True)  # looking through storage may take long
         lost = self._site.metastore.cleaning.mark_all_cleaned([ended[member.entry.id] for member in done])
-        for member in self._without_failed(done, lambda member: lost.get(member.entry.id)):
+        for member in self.fail_each(lambda member: lost.get(member.entry.id), done):
             self._report_cleaned(member)
 
     def _report_cleaned(self, member: Checked) -> None:
-        self._live.pop(member.entry.id)
+        self.leave(member)
         reach(Step.CLEANED)
         log.info(
             "%s entry %d: cleaned, %d directories, %d bytes",
@@ -347,14 +304,6 @@ class CleaningGroup:
                 quarantined=member.kept.names,
             )
         )
-
-
-def _try(step: Callable[[_Before], _After | None], member: _Before) -> _After | CompactorError | None:
-    try:
-        with failing_alone(f"{member.entry.entity} entry {member.entry.id}"):
-            return step(member)
-    except CompactorError as error:
-        return error
 
 
 def _hide_member(hidings: Mapping[int, Hiding], member: Doomed) -> Doomed:

@@ -1,16 +1,13 @@
-"""The phases of an entry that a cleaner works on, from chosen to checked.
-
-Each phase adds the results of one step.
-"""
+"""The phases of an entry that a cleaner works on, from chosen to checked; see ``site.entry_group``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import Listing
 from compactor.compaction.queue_entry import Entry
+from compactor.site.entry_group import advance_to
 from compactor.site.quarantine import Kept
 from compactor.site.site import Target, View
 
@@ -23,7 +20,7 @@ class Chosen:
     target: Target
 
     def listed(self, listing: Listing) -> Listed:
-        return _advance(Listed, self, listing=listing)
+        return advance_to(Listed, self, listing=listing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,12 +29,12 @@ class Listed(Chosen):
 
     listing: Listing
 
-    def viewed(self, view: View, obsolete: tuple[str, ...], in_grace: frozenset[str]) -> Viewed:
-        return _advance(Viewed, self, view=view, obsolete=obsolete, in_grace=in_grace)
+    def viewed(self, view: View, obsolete: tuple[str, ...], in_grace: frozenset[str]) -> ViewedForCleaning:
+        return advance_to(ViewedForCleaning, self, view=view, obsolete=obsolete, in_grace=in_grace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Viewed(Listed):
+class ViewedForCleaning(Listed):
     """An entry whose view is known.
 
     ``obsolete`` are the names that no reader needs any longer; the names in ``in_grace`` stay for now.
@@ -48,11 +45,11 @@ class Viewed(Listed):
     in_grace: frozenset[str]
 
     def doomed(self, kept: Kept, names: tuple[str, ...], identities: dict[str, str | None]) -> Doomed:
-        return _advance(Doomed, self, kept=kept, names=names, identities=identities)
+        return advance_to(Doomed, self, kept=kept, names=names, identities=identities)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Doomed(Viewed):
+class Doomed(ViewedForCleaning):
     """An entry whose directories to remove are chosen.
 
     A name in ``names`` is removed only while its identity is the one in ``identities``. ``kept`` went to quarantine.
@@ -63,7 +60,7 @@ class Doomed(Viewed):
     identities: dict[str, str | None]
 
     def removed(self, freed: int) -> Removed:
-        return _advance(Removed, self, freed=freed)
+        return advance_to(Removed, self, freed=freed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,7 +70,7 @@ class Removed(Doomed):
     freed: int
 
     def swept(self, swept: tuple[str, ...], hidden_left: tuple[str, ...]) -> Swept:
-        return _advance(Swept, self, swept_names=swept, hidden_left=hidden_left)
+        return advance_to(Swept, self, swept_names=swept, hidden_left=hidden_left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -84,7 +81,7 @@ class Swept(Removed):
     hidden_left: tuple[str, ...]
 
     def checked(self, after: AcidDirectory) -> Checked:
-        return _advance(Checked, self, after=after)
+        return advance_to(Checked, self, after=after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,12 +89,3 @@ class Checked(Swept):
     """An entry whose directory was listed again. ``after`` is what that listing shows."""
 
     after: AcidDirectory
-
-
-_Phase = TypeVar("_Phase", bound=Chosen)
-
-
-def _advance(phase: type[_Phase], before: Chosen, **additions: Any) -> _Phase:
-    """Returns ``before`` in the next phase, with the fields that its step adds."""
-    names = [field.name for field in fields(phase) if field.name not in additions]
-    return phase(**{name: getattr(before, name) for name in names}, **additions)

@@ -118,7 +118,7 @@ class DirectoryClaims:
         Raises:
             Disagreement: another table does.
         """
-        self.must_be_free_by_names(table, location, [*listing.claims, *_claims_below(listing)])
+        self.must_be_free_by_names(table, location, _claims_of(listing))
 
     def must_be_free_by_names(self, table: Table, location: str, names: Iterable[str]) -> None:
         """Checks the same by names of a listing, which may be relative paths."""
@@ -161,7 +161,7 @@ class DirectoryClaims:
             StorageError: a directory cannot be listed.
         """
         self.must_be_free_above(table, location)
-        self.must_be_free_by_names(table, location, self._names_inside(location))
+        self.must_be_free_by_names(table, location, self._claims_inside(location))
 
     def must_be_free_of_others(self, what: str, location: str, names: Iterable[str] | None = None) -> None:
         """Checks that no other metastore claims ``location``, where no table of ours is, or a directory around it.
@@ -174,7 +174,7 @@ class DirectoryClaims:
             Disagreement: another metastore does.
             StorageError: a directory cannot be listed.
         """
-        inside = self._names_inside(location) if names is None else names
+        inside = self._claims_inside(location) if names is None else names
         above = ((directory, self._around.names(self._storage, directory)) for directory in _parents(location))
         for directory, listed in ((location, inside), *above):
             for name in listed:
@@ -188,10 +188,9 @@ class DirectoryClaims:
                         "you know to be left of it"
                     )
 
-    def _names_inside(self, location: str) -> list[str]:
-        """Returns the names in ``location``, and the paths of all claims inside it; nothing if it does not exist."""
-        names = self._storage.children(location)
-        return [*names, *_claims_below(self._storage.listing(location))] if names else []
+    def _claims_inside(self, location: str) -> list[str]:
+        """Returns the paths of all claims in ``location``, however deep; none if it does not exist."""
+        return [] if self._storage.anchor(location) is None else _claims_of(self._storage.listing(location))
 
     def take(self, table: Table, location: str, listing: Listing) -> None:
         """Claims ``location`` for ``table``, before anything is staged there for the first time.
@@ -215,15 +214,15 @@ class DirectoryClaims:
         try:
             for error in self._storage.sync([path]).values():
                 raise error
-            names = self._storage.children(location)
-            self.must_be_free_by_names(table, location, [*names, *_claims_below(self._storage.listing(location))])
+            listing = self._storage.listing(location)
+            self.must_be_free(table, location, listing)
             self.must_be_free_above(table, location, FRESH_S)
         except CompactorError:
             self._storage.remove(path, durable=False)  # if two tables claim at once, both stop
             raise
         reach(Step.DIRECTORY_CLAIMED)
-        for name in names:
-            if name != own.name and parse_claim(name) is not None:
+        for name in listing.claims:
+            if name != own.name:
                 log.warning("%s: the claim %s/%s is of a table that was dropped; it is removed", table, location, name)
                 self._storage.remove(f"{location}/{name}", durable=False)
 
@@ -232,7 +231,7 @@ class DirectoryClaims:
         names: list[str] = []
         with suppress(BadFile):  # nothing is there
             listing = self._storage.listing(location)
-            names = [*listing.claims, *_claims_below(listing)]
+            names = _claims_of(listing)
         return [*self._foreign(table, location, names), *self._foreign_above(table, location)]
 
     def give_up(self, foreign: ForeignClaim) -> None:
@@ -291,8 +290,9 @@ def _sentence(table: Table, foreign: ForeignClaim) -> str:
     )
 
 
-def _claims_below(listing: Listing) -> list[str]:
-    return [file.path for file in listing.files if parse_claim(file.name) is not None]
+def _claims_of(listing: Listing) -> list[str]:
+    """Returns the paths of the claims in a listed directory, however deep."""
+    return [*listing.claims, *(file.path for file in listing.files if parse_claim(file.name) is not None)]
 
 
 def _parents(location: str) -> Iterator[str]:

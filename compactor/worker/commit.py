@@ -22,9 +22,9 @@ from compactor.site import quarantine
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.threads import SideBySide
 from compactor.worker.bounded_requests import request_rest
+from compactor.worker.claimed_entries import ClaimedEntries
+from compactor.worker.compaction_phases import Committed, Opened, StagedEntry
 from compactor.worker.ending import Outcome, Result
-from compactor.worker.group import Group
-from compactor.worker.phases import Committed, Opened, StagedEntry
 
 log = logging.getLogger(__name__)
 TOGETHER = 16  #: the most entries that one database transaction commits
@@ -32,7 +32,7 @@ _NOT_UPDATED = "DO_NOT_UPDATE_STATS"  #: the table property that tells Hive's me
 _SPELLINGS = {"decimal": "decimal(10,0)", "integer": "int", "double precision": "double"}  #: other spellings of a type
 
 
-def commit_all(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide) -> None:
+def commit_all(group: ClaimedEntries, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide) -> None:
     """Names and commits entries that need no exclusive lock.
 
     Commits in batches where allowed; the rest, and the entries of failed batches, one at a time.
@@ -47,7 +47,7 @@ def commit_all(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, th
     group.each(lambda member: commit_one(group, member, heart), group.remaining(staged))
 
 
-def commit_one(group: Group, staged: StagedEntry, heart: Heartbeat) -> None:
+def commit_one(group: ClaimedEntries, staged: StagedEntry, heart: Heartbeat) -> None:
     """Names what is staged, commits, and removes the staging directory."""
     site = staged.site
     heart.check(staged.txn)
@@ -77,7 +77,7 @@ def _may_commit_together(member: StagedEntry) -> bool:
 
 
 def _commit_together(
-    group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide
+    group: ClaimedEntries, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide
 ) -> list[Committed]:
     """Commits several entries in one critical section.
 
@@ -99,14 +99,11 @@ def _commit_together(
         group.each(partial(_check_committed, error=error), joint.kept)
     except Exception as error:  # noqa: BLE001 - committing each entry alone shows which one it belongs to
         log.info("%d compactions are committed one by one: %s", len(live), error)
-        for member in live:
-            if (reason := joint.undurable.get(member.staged.location)) is not None:
-                group.drop(member, reason)  # a second try could succeed although the first write was lost
+        # a second try could succeed although the first write was lost
+        group.fail_each(lambda member: joint.undurable.get(member.staged.location), live)
         return []
-    for member in live:
-        if (lost := joint.lost.get(member.entry.id)) is not None:
-            group.drop(member, lost)
-    committed = [member.committed() for member in group.remaining(live)]
+    still_ours = group.fail_each(lambda member: joint.lost.get(member.entry.id), live)
+    committed = [member.committed() for member in still_ours]
     for _ in committed:
         reach(Step.COMMITTED)
     group.each(lambda member: _finish_committed(group, member), committed)
@@ -142,7 +139,7 @@ def _check_committed(member: StagedEntry, error: CommitUnknown) -> None:
         raise error
 
 
-def _finish_committed(group: Group, committed: Committed) -> None:
+def _finish_committed(group: ClaimedEntries, committed: Committed) -> None:
     """Requests what the compaction left and reports its outcome, after a certain commit."""
     planned, staged = committed.plan, committed.staged
     request_rest(committed.site, committed.entry, planned.left)

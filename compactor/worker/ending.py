@@ -24,7 +24,8 @@ from compactor.rewrite.plan.plan import NOTHING_LEFT, Remainder
 from compactor.rewrite.plan.unit import Figures
 from compactor.site import leftovers
 from compactor.site.restored_database import must_not_be_older
-from compactor.worker.phases import Claimed, Located, Opened, Planned, StagedEntry
+from compactor.site.site import Target
+from compactor.worker.compaction_phases import Claimed, Located, Opened, Planned, StagedEntry
 
 
 class Result(enum.Enum):
@@ -133,22 +134,23 @@ def _let_go(entry: Claimed, result: Result, error: CompactorError, settle: Calla
     return Outcome(entry=entry.entry, result=result, message=str(error))
 
 
+def _target_now(entry: Located) -> Target | None:
+    """Returns the table or partition that has the entry's name now; None if none has it."""
+    try:
+        return entry.site.target(entry.entry.entity, entry.entry.properties)
+    except NotFound:
+        return None
+
+
 def _is_gone(entry: Located) -> bool:
     """Returns true if the table or partition was dropped, even if another one has its name and directory by now."""
-    try:
-        current = entry.site.target(entry.entry.entity, entry.entry.properties)
-    except NotFound:
-        return True
-    return current.table.id != entry.target.table.id
+    current = _target_now(entry)
+    return current is None or current.table.id != entry.target.table.id
 
 
 def _has_moved(entry: Claimed) -> bool:
     """Returns true if the table or partition was dropped, renamed or moved."""
     if not isinstance(entry, Located):
         return False
-    target = entry.target
-    try:
-        current = entry.site.target(entry.entry.entity, entry.entry.properties)
-    except NotFound:
-        return True
-    return current.place != target.place
+    current = _target_now(entry)
+    return current is None or current.place != entry.target.place

@@ -12,14 +12,16 @@ from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish.stage import Staged
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.threads import SideBySide
+from compactor.worker.claimed_entries import ClaimedEntries
 from compactor.worker.commit import commit_all, commit_one
-from compactor.worker.group import Group
-from compactor.worker.phases import MustBeMajor, StagedEntry
+from compactor.worker.compaction_phases import MustBeMajor, StagedEntry
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  #: between two tries for the exclusive lock
 
 
-def publish(group: Group, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide) -> list[MustBeMajor]:
+def publish(
+    group: ClaimedEntries, staged: Sequence[StagedEntry], heart: Heartbeat, threads: SideBySide
+) -> list[MustBeMajor]:
     """Names and commits entries: first the entries that need no exclusive lock, then the others.
 
     Returns:
@@ -101,7 +103,7 @@ def _lock_not_granted(member: StagedEntry) -> LockNotGranted:
     )
 
 
-def _contend(group: Group, contenders: Sequence[StagedEntry], heart: Heartbeat) -> list[StagedEntry]:
+def _contend(group: ClaimedEntries, contenders: Sequence[StagedEntry], heart: Heartbeat) -> list[StagedEntry]:
     """Publishes each entry as soon as it holds its table exclusively.
 
     Returns the entries that got no lock in time.

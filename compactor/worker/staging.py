@@ -19,8 +19,8 @@ from compactor.rewrite.run.runner import Runner
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.site import Site, claims_of
 from compactor.worker.bounded_requests import Budget, bound_of
-from compactor.worker.group import Group, Watch
-from compactor.worker.phases import Opened, Planned, StagedEntry
+from compactor.worker.claimed_entries import ClaimedEntries, GroupChecks
+from compactor.worker.compaction_phases import Opened, Planned, StagedEntry
 from compactor.worker.under_way import Options
 
 
@@ -58,7 +58,7 @@ class Stager:
     """Stages the planned entries of a group."""
 
     site: Site
-    group: Group
+    group: ClaimedEntries
     runner: Runner
     options: Options
     heart: Heartbeat
@@ -69,21 +69,19 @@ class Stager:
         On return all output is durable, and nothing has its final name.
         """
         threads = self.options.threads
-        prepared = self.group.advance_together(self._prepare, planned, threads)
-        watch = Watch(self.site, self.heart, prepared)
-        ready = self._merge_slices(prepared, watch)
-        jobs = [watch.job(member, self._budget(member), self.options.under_way) for member in ready]
+        prepared = self.group.advance(self._prepare, planned, threads)
+        checks = GroupChecks(self.site, self.heart, prepared)
+        ready = self._merge_slices(prepared, checks)
+        jobs = [checks.job(member, self._budget(member), self.options.under_way) for member in ready]
         answers = self.runner.run(jobs)
         results: dict[int, list[UnitResult]] = {}
         for member, answer in zip(ready, answers, strict=True):
             if isinstance(answer, CompactorError):
-                self.group.drop(member, answer)
+                self.group.fail(member, answer)
             else:
                 results[member.entry.id] = answer
         done = [member for member in ready if member.entry.id in results]
-        staged = self.group.advance_together(
-            lambda member: self._prove(member, results[member.entry.id]), done, threads
-        )
+        staged = self.group.advance(lambda member: self._prove(member, results[member.entry.id]), done, threads)
         return self._make_durable(staged)
 
     def _prepare(self, member: Planned) -> Planned:
@@ -91,7 +89,7 @@ class Stager:
         stage.prepare(self.site.storage, member.plan)
         return member
 
-    def _merge_slices(self, prepared: Sequence[Planned], watch: Watch) -> list[Planned]:
+    def _merge_slices(self, prepared: Sequence[Planned], checks: GroupChecks) -> list[Planned]:
         """Merges the slices of plans that have some, and returns all plans that did not fail.
 
         A plan whose slices were merged reads fewer files from here on; see ``rewrite.plan.slices``.
@@ -100,13 +98,13 @@ class Stager:
         units = [[unit for plan_slice in member.plan.slices for unit in plan_slice.units] for member in sliced]
         under_way = self.options.under_way
         jobs = [
-            watch.job(member, self._budget(member), under_way, member_units)
+            checks.job(member, self._budget(member), under_way, member_units)
             for member, member_units in zip(sliced, units, strict=True)
         ]
         merged: dict[int, Planned] = {}
         for member, answer in zip(sliced, self.runner.run(jobs) if jobs else [], strict=True):
             if isinstance(answer, CompactorError):
-                self.group.drop(member, answer)
+                self.group.fail(member, answer)
                 continue
             for after in self.group.advance(partial(_condense, results=answer), [member]):
                 merged[after.entry.id] = after
@@ -131,10 +129,7 @@ class Stager:
     def _make_durable(self, staged: Sequence[StagedEntry]) -> list[StagedEntry]:
         """Makes all staged output durable, and drops the entries for which that fails."""
         failed = stage.make_durable(self.site.storage, [member.plan for member in staged])
-        for member in staged:
-            if member.plan.staging in failed:
-                self.group.drop(member, failed[member.plan.staging])
-        return self.group.remaining(staged)
+        return self.group.fail_each(lambda member: failed.get(member.plan.staging), staged)
 
 
 def _condense(member: Planned, results: list[UnitResult]) -> Planned:

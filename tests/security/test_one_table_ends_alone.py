@@ -155,7 +155,7 @@ def test_a_cleaner_backs_off_where_it_stumbles(site: Site, hostile: Table, neigh
     done = clean(with_storage(site, Stumbles(hostile.location, MemoryError())))
     assert {c.entity.table for c in done.cleaned} == {"neighbour"}
     (failed,) = (f for f in done.failed if f.entry_id)
-    assert "default.hostile entry" in failed.because
+    assert "default.hostile: MemoryError" in failed.because
     assert is_compacted_and_cleaned(site, neighbour)
 
 

@@ -32,7 +32,7 @@ def toml(path: Path, text: str) -> str:
 
 def test_opening_a_deployment_imports_no_pandas() -> None:
     """Each task of Airflow is a process that opens one; importing pandas alone takes longer than the rest."""
-    program = "import compactor.site.deployment, compactor.worker.work, sys; print('pandas' in sys.modules)"
+    program = "import compactor.site.deployment, compactor.worker.worker, sys; print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

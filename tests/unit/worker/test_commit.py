@@ -13,8 +13,8 @@ from compactor.rewrite.plan.unit import FileFormat
 from compactor.site.site import Site
 from compactor.worker import commit
 from compactor.worker.commit import known_statistics
+from compactor.worker.compaction_phases import StagedEntry
 from compactor.worker.ending import Result
-from compactor.worker.phases import StagedEntry
 from tests.support import insert_only
 from tests.support.passes import compact
 from tests.support.tables import delete, insert, make_table, with_settings

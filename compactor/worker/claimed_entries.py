@@ -7,110 +7,56 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TypeVar
 
 from compactor.acid import txn_states
-from compactor.base.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim, failing_alone
+from compactor.base.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim
 from compactor.base.ids import TxnId
 from compactor.compaction.queue_entry import Entity
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.task_queue import Job
+from compactor.site.entry_group import EntryGroup
 from compactor.site.heartbeat import Heartbeat
 from compactor.site.lost_workers import WORKER_TIMEOUT
 from compactor.site.site import Site
-from compactor.site.threads import SideBySide
 from compactor.worker.bounded_requests import Budget
+from compactor.worker.compaction_phases import Claimed, Opened, Planned
 from compactor.worker.ending import Outcome, Result, end, put_back
-from compactor.worker.phases import Claimed, Opened, Planned
 from compactor.worker.under_way import UnderWay
 
 log = logging.getLogger(__name__)
-_Before = TypeVar("_Before", bound=Claimed)
-_After = TypeVar("_After", bound=Claimed)
 
 
-class Group:
-    """The entries that have not ended yet, each in its latest phase.
+class ClaimedEntries(EntryGroup):
+    """The claimed entries that have not ended yet, each in its latest phase.
 
     ``report`` is called with each outcome at once.
 
     ``broken`` is the first error that does not belong to one entry: a bug, or a database that does not answer.
     """
 
-    def __init__(self, claimed: Iterable[Claimed], report: Callable[[Outcome], object]) -> None:
-        self._live: dict[int, Claimed] = {member.entry.id: member for member in claimed}
-        self._size = len(self._live)
+    def __init__(self, claimed: Sequence[Claimed], report: Callable[[Outcome], object]) -> None:
+        super().__init__(claimed)
+        self._size = len(claimed)
         self.broken: BaseException | None = None
         self._report = report
 
-    def remaining(self, entries: Iterable[_Before]) -> list[_Before]:
-        """Returns the entries that have not ended."""
-        return [member for member in entries if member.entry.id in self._live]
-
-    def enter(self, entries: Iterable[Claimed]) -> None:
-        """Remembers the new phase of live entries. It decides what is undone if an entry fails."""
-        for member in entries:
-            self._live[member.entry.id] = member
-
-    def advance(self, step: Callable[[_Before], _After | None], entries: Iterable[_Before]) -> list[_After]:
-        """Runs ``step`` for each entry, and returns the entries in their new phase.
-
-        An entry whose step fails drops out. A step that has ended its entry returns None.
-        """
-        further: list[_After] = []
-        for member in list(entries):
-            try:
-                with failing_alone(member.entry.entity):
-                    after = step(member)
-            except CompactorError as error:
-                self.drop(member, error)
-                continue
-            if after is not None:
-                self._live[member.entry.id] = after
-                further.append(after)
-        return further
-
-    def advance_together(
-        self, step: Callable[[_Before], _After], entries: Iterable[_Before], threads: SideBySide
-    ) -> list[_After]:
-        """Does the same on threads, for a step that touches only its own entry."""
-        every = list(entries)
-        further: list[_After] = []
-        for member, after in zip(every, threads.map(partial(_try, step), every), strict=True):
-            if isinstance(after, CompactorError):
-                self.drop(member, after)
-            else:
-                self._live[member.entry.id] = after
-                further.append(after)
-        return further
-
-    def each(self, step: Callable[[_Before], object], entries: Iterable[_Before]) -> list[_Before]:
-        """Runs ``step`` for each entry, and returns the remaining ones. An entry whose step fails drops out."""
-        every = list(entries)
-        for member in every:
-            try:
-                with failing_alone(member.entry.entity):
-                    step(member)
-            except CompactorError as error:
-                self.drop(member, error)
-        return self.remaining(every)
-
     def finish(self, member: Claimed, outcome: Outcome) -> None:
         """Ends an entry with its outcome."""
-        self.release(member)
+        self.leave(member)
         txn = member.txn if isinstance(member, Opened) else None
         taken = time.monotonic() - member.started
         outcome = replace(outcome, seconds=taken, together=self._size, txn=txn, worker_id=member.worker_id)
         _log(outcome)
         self._report(outcome)
 
-    def release(self, member: Claimed) -> None:
-        """Takes an entry out of the group without an outcome."""
-        del self._live[member.entry.id]
+    def fail_all(self, error: BaseException) -> None:
+        """Ends all entries, after a step of the whole group has failed."""
+        for member in self.live:
+            self.leave(member)
+            self._end_failed(member, error)
 
-    def drop(self, member: Claimed, error: BaseException) -> None:
+    def _end_failed(self, member: Claimed, error: BaseException) -> None:
         """Ends an entry with an error, and leaves nothing of it behind."""
         try:
             if isinstance(error, CommitUnknown):
@@ -123,15 +69,9 @@ class Group:
         except BaseException as broken:
             log.error("%s entry %d ended in an unexpected error", member.entry.entity, member.entry.id, exc_info=broken)
             self.broken = self.broken or broken
-            self._live.pop(member.entry.id, None)
-
-    def drop_all(self, error: BaseException) -> None:
-        """Ends all entries, after a step of the whole group has failed."""
-        for member in list(self._live.values()):
-            self.drop(member, error)
 
 
-class Watch:
+class GroupChecks:
     """Checks that the compactions of a group may go on, with one query for all of them.
 
     Answers are cached: each entry may use once the state that another entry's check has read.
@@ -198,14 +138,6 @@ class Watch:
         self._open = frozenset(txn for txn, state in states.items() if state == txn_states.OPEN)
         self._awaited = metastore.locks.awaited_exclusively([member.entry.entity for member in self._entries])
         self._may_reuse = {member.entry.id for member in self._entries}
-
-
-def _try(step: Callable[[_Before], _After], member: _Before) -> _After | CompactorError:
-    try:
-        with failing_alone(member.entry.entity):
-            return step(member)
-    except CompactorError as error:
-        return error
 
 
 def _log(outcome: Outcome) -> None:

@@ -14,10 +14,10 @@ from compactor.rewrite.run.runner import Runner
 from compactor.site.mode import Mode, may
 from compactor.site.restored_database import must_be_newest
 from compactor.site.site import VERSION, Site
+from compactor.worker.claimed_entries import ClaimedEntries
+from compactor.worker.compaction_group import CompactionGroup
+from compactor.worker.compaction_phases import Claimed
 from compactor.worker.ending import Outcome, end
-from compactor.worker.group import Group
-from compactor.worker.group_run import GroupRun
-from compactor.worker.phases import Claimed
 from compactor.worker.under_way import Options
 
 log = logging.getLogger(__name__)
@@ -51,8 +51,8 @@ def work_together(
     for entries in (together, *([entry] for entry in alone)):
         if entries:
             claimed = _claim(site, [entry.id for entry in entries])
-            group = Group(claimed, report)
-            put_back_ids += GroupRun(site=site, group=group, runner=runner, options=options).run(claimed)
+            group = ClaimedEntries(claimed, report)
+            put_back_ids += CompactionGroup(site=site, group=group, runner=runner, options=options).run(claimed)
     return tuple(put_back_ids)
 
 

@@ -32,11 +32,9 @@ from compactor.site.exclusive import renames
 from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.site.restored_database import must_not_be_older
 from compactor.site.site import Look, Site, Target, Targets, claims_of, must_be_compactable, must_have_its_own_ground
+from compactor.worker.claimed_entries import ClaimedEntries
 from compactor.worker.commit import committing
-from compactor.worker.ending import Outcome, Result, put_back
-from compactor.worker.file_formats import file_format_of
-from compactor.worker.group import Group
-from compactor.worker.phases import (
+from compactor.worker.compaction_phases import (
     Admitted,
     Claimed,
     Located,
@@ -46,6 +44,8 @@ from compactor.worker.phases import (
     StagedEntry,
     Viewed,
 )
+from compactor.worker.ending import Outcome, Result, put_back
+from compactor.worker.file_formats import file_format_of
 from compactor.worker.planning import PlanRequest, plan_scope, scope_of
 from compactor.worker.publication import publish
 from compactor.worker.rebalance_view import must_be_possible
@@ -56,11 +56,11 @@ TOGETHER_BYTES = 4 * 1024 * 1024  #: the largest input of an entry in a group, s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRun:
+class CompactionGroup:
     """Runs one group."""
 
     site: Site
-    group: Group
+    group: ClaimedEntries
     runner: Runner
     options: Options
 
@@ -78,7 +78,7 @@ class GroupRun:
                 with Heartbeat(self.site.metastore.transactions, [member.txn for member in opened], period) as heart:
                     put_back_ids = self._run_opened(opened, heart)
         except BaseException as error:
-            self.group.drop_all(error)
+            self.group.fail_all(error)
             if not isinstance(error, Exception):
                 raise
         if self.group.broken is not None:
@@ -139,7 +139,7 @@ class GroupRun:
             refused = [member for member in opened if member.txn not in locked]
             states = site.metastore.transactions.states([member.txn for member in refused]) if refused else {}
             for member in refused:
-                group.drop(member, _error_without_lock(member, states.get(member.txn)))
+                group.fail(member, _error_without_lock(member, states.get(member.txn)))
         reach(Step.LOCKED)
         return group.remaining(opened)
 
@@ -163,7 +163,7 @@ class GroupRun:
             claims_of(site).must_be_free(member.target.table, member.target.location, scope.view.listing)
             return member.viewed(scope)
 
-        return group.advance_together(view, swept, threads)
+        return group.advance(view, swept, threads)
 
     def _plan_or_end(self, member: Viewed) -> Planned | None:
         sufficient = check_enough(member.scope.view.directory, member.entry.type)
@@ -207,7 +207,7 @@ class GroupRun:
 
         def put_back_member(member: Planned) -> None:
             put_back(member)
-            self.group.release(member)
+            self.group.leave(member)
 
         self.group.each(put_back_member, too_large)
         return self.group.remaining(planned), [member.entry.id for member in too_large]
@@ -219,11 +219,9 @@ class GroupRun:
         if not works:
             return []
         lost = self.site.metastore.claims.record_all(works)
-        for member in planned:
-            if member.entry.id in lost:
-                self.group.drop(member, lost[member.entry.id])
+        recorded = self.group.fail_each(lambda member: lost.get(member.entry.id), planned)
         reach(Step.RECORDED)
-        return self.group.remaining(planned)
+        return recorded
 
 
 def _new_transactions(entries: Iterable[Admitted]) -> list[NewTransaction]:

@@ -23,10 +23,10 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
-from compactor.worker import group_run
+from compactor.worker import compaction_group
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import Options
-from compactor.worker.work import work_together
+from compactor.worker.worker import work_together
 from tests.support.committing import watched_sections
 from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.passes import clean_all
@@ -218,7 +218,7 @@ def test_what_is_too_large_to_go_with_others_goes_alone(
 ) -> None:
     sizes = {t.name: sum(f.length for f in site.storage.listing(t.location).files) for t in tables}
     insert(site, tables[1], range(100, 10_000))
-    monkeypatch.setattr(group_run, "TOGETHER_BYTES", 2 * max(sizes.values()))
+    monkeypatch.setattr(compaction_group, "TOGETHER_BYTES", 2 * max(sizes.values()))
     ids = asked(site)
     outcomes: list[Outcome] = []
     (left,) = work_together(site, ids, InProcessRunner(), Options(), outcomes.append)
@@ -241,7 +241,7 @@ def test_transactions_are_open_of_one_group_at_a_time(
 ) -> None:
     """PROTOCOL 3.2: not those of a whole batch, which would hold back every cleaner; what is large is open alone."""
     monkeypatch.setattr(driver, "MAX_GROUP_SIZE", together)
-    monkeypatch.setattr(group_run, "TOGETHER_BYTES", bytes_together)
+    monkeypatch.setattr(compaction_group, "TOGETHER_BYTES", bytes_together)
     found: list[int] = []
     runner = Interrupted(before=lambda: found.append(len(site.metastore.transactions.open_transactions())))
     assert [o.result for o in run_entries(site, asked(site), runner).outcomes] == [Result.COMPACTED] * 3
@@ -251,7 +251,7 @@ def test_transactions_are_open_of_one_group_at_a_time(
 def test_a_pass_takes_up_again_what_left_its_group(
     site: Site, tables: list[Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_run, "TOGETHER_BYTES", 0)
+    monkeypatch.setattr(compaction_group, "TOGETHER_BYTES", 0)
     done = run_entries(site, asked(site), InProcessRunner())
     assert [o.result for o in done.outcomes] == [Result.COMPACTED] * 3
     assert_nothing_left(site)

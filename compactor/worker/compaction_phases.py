@@ -1,14 +1,11 @@
 """The phases of an entry that a worker compacts.
 
-Claimed, located, admitted, opened, viewed, planned, staged, committed. Each phase adds the results of one step, so the
-signature of a step says how far an entry must have come.
+Claimed, located, admitted, opened, viewed, planned, staged, committed. See ``site.entry_group``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 from compactor.base.ids import TxnId
 from compactor.compaction.queue_entry import Entry
@@ -16,6 +13,7 @@ from compactor.compaction.states import CompactionType
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import FileFormat
 from compactor.rewrite.publish.stage import Staged
+from compactor.site.entry_group import advance_to
 from compactor.site.run_as import run_as
 from compactor.site.site import Site, Target
 from compactor.worker.planning import ReadScope
@@ -41,7 +39,7 @@ class Claimed:
             CompactorError: the user cannot be determined; see ``site.run_as``.
         """
         user = run_as(self.site, target) or target.table.owner or self.site.user
-        return _advance(Located, self, target=target, run_as=user)
+        return advance_to(Located, self, target=target, run_as=user)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -56,7 +54,7 @@ class Located(Claimed):
     run_as: str
 
     def admitted(self, file_format: FileFormat | None) -> Admitted:
-        return _advance(Admitted, self, file_format=file_format)
+        return advance_to(Admitted, self, file_format=file_format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -69,7 +67,7 @@ class Admitted(Located):
     file_format: FileFormat | None
 
     def opened(self, txn: TxnId) -> Opened:
-        return _advance(Opened, self, txn=txn)
+        return advance_to(Opened, self, txn=txn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,7 +77,7 @@ class Opened(Admitted):
     txn: TxnId
 
     def viewed(self, scope: ReadScope) -> Viewed:
-        return _advance(Viewed, self, scope=scope)
+        return advance_to(Viewed, self, scope=scope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,7 +88,7 @@ class Viewed(Opened):
 
     def planned(self, plan: Plan, *, note: str = "") -> Planned:
         """Returns the entry with ``plan``. An entry that was staged already goes back to this phase."""
-        return _advance(Planned, self, plan=plan, note=note)
+        return advance_to(Planned, self, plan=plan, note=note)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,10 +102,10 @@ class Planned(Viewed):
     note: str = ""
 
     def replanned(self, plan: Plan) -> Planned:
-        return _advance(Planned, self, plan=plan)
+        return advance_to(Planned, self, plan=plan)
 
     def staged_as(self, staged: Staged) -> StagedEntry:
-        return _advance(StagedEntry, self, staged=staged)
+        return advance_to(StagedEntry, self, staged=staged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,13 +119,13 @@ class StagedEntry(Planned):
     is_alone: bool = False  #: true if its transaction holds the exclusive lock
 
     def alone(self) -> StagedEntry:
-        return _advance(StagedEntry, self, is_alone=True)
+        return advance_to(StagedEntry, self, is_alone=True)
 
     def as_major(self, reason: str) -> MustBeMajor:
-        return _advance(MustBeMajor, self, reason=reason)
+        return advance_to(MustBeMajor, self, reason=reason)
 
     def committed(self) -> Committed:
-        return _advance(Committed, self)
+        return advance_to(Committed, self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,20 +141,3 @@ class MustBeMajor(StagedEntry):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Committed(StagedEntry):
     """An entry whose output has its final names and whose transaction has certainly committed."""
-
-
-_Phase = TypeVar("_Phase", bound=Claimed)
-
-
-def _advance(phase: type[_Phase], before: Claimed, **additions: Any) -> _Phase:
-    """Returns ``before`` in another ``phase``, usually a later one, with the fields that the step adds."""
-    phases: tuple[Any, Any] = phase, type(before)
-    kept = {name: getattr(before, name) for name in _shared_fields(*phases) if name not in additions}
-    return phase(**kept, **additions)
-
-
-@cache
-def _shared_fields(phase: Any, before: Any) -> tuple[str, ...]:
-    """Returns the names of the fields that both phase classes have."""
-    earlier_names = {field.name for field in fields(before)}
-    return tuple(field.name for field in fields(phase) if field.name in earlier_names)

@@ -18,9 +18,9 @@ from compactor.rewrite.publish.stage import Staged
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site import leftovers
 from compactor.site.site import Site
-from compactor.worker import group_run, work
+from compactor.worker import compaction_group, worker
+from compactor.worker.compaction_phases import Claimed, Committed, MustBeMajor, Opened, Planned, StagedEntry
 from compactor.worker.ending import abandon, put_back
-from compactor.worker.phases import Claimed, Committed, MustBeMajor, Opened, Planned, StagedEntry
 from compactor.worker.publication import publish
 from compactor.worker.under_way import Options
 from tests.support.tables import insert, make_table
@@ -43,13 +43,13 @@ def staged(deployment: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> S
     def keep(group: Any, entries: list[StagedEntry], heart: object, threads: object) -> list[MustBeMajor]:
         found.extend(entries)
         for one in entries:
-            group.release(one)
+            group.leave(one)
         return []
 
-    monkeypatch.setattr(group_run, "publish", keep)
+    monkeypatch.setattr(compaction_group, "publish", keep)
     request_compaction(deployment, table="t", type="major")
-    work.work_together(deployment, list_claimable_ids(deployment), InProcessRunner(), Options(), lambda outcome: None)
-    monkeypatch.setattr(group_run, "publish", publish)
+    worker.work_together(deployment, list_claimable_ids(deployment), InProcessRunner(), Options(), lambda outcome: None)
+    monkeypatch.setattr(compaction_group, "publish", publish)
     (one,) = found
     return one
 
