@@ -2,7 +2,7 @@
 
 CREATE VIEW COMPACTOR_V_COMPACTIONS AS
 SELECT "CQ_ID" AS id, "CQ_DATABASE" AS db_name, "CQ_TABLE" AS table_name, "CQ_PARTITION" AS partition_name,
-  CASE "CQ_TYPE" WHEN 'a' THEN 'MAJOR' WHEN 'i' THEN 'MINOR' WHEN 'r' THEN 'REBALANCE' WHEN 'c' THEN 'ABORT_CLEANUP' ELSE "CQ_TYPE" END AS type,
+  CASE "CQ_TYPE" WHEN 'a' THEN 'MAJOR' WHEN 'i' THEN 'MINOR' WHEN 'r' THEN 'REBALANCE' WHEN 'c' THEN 'ABORT_CLEANUP' WHEN 's' THEN 'SMART_OPTIMIZE' ELSE "CQ_TYPE" END AS type,
   CASE "CQ_STATE" WHEN 'i' THEN 'initiated' WHEN 'w' THEN 'working' WHEN 'r' THEN 'ready for cleaning' WHEN 's' THEN 'succeeded' WHEN 'f' THEN 'failed' WHEN 'a' THEN 'did not initiate' WHEN 'c' THEN 'refused' WHEN 'x' THEN 'aborted' ELSE "CQ_STATE" END AS state,
   "CQ_WORKER_ID" AS worker_id, "CQ_POOL_NAME" AS pool_name,
   CASE WHEN "CQ_ENQUEUE_TIME" > 0 THEN to_char(to_timestamp("CQ_ENQUEUE_TIME" / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END AS enqueued_at,
@@ -13,7 +13,7 @@ SELECT "CQ_ID" AS id, "CQ_DATABASE" AS db_name, "CQ_TABLE" AS table_name, "CQ_PA
 FROM "COMPACTION_QUEUE"
 UNION ALL
 SELECT "CC_ID" AS id, "CC_DATABASE" AS db_name, "CC_TABLE" AS table_name, "CC_PARTITION" AS partition_name,
-  CASE "CC_TYPE" WHEN 'a' THEN 'MAJOR' WHEN 'i' THEN 'MINOR' WHEN 'r' THEN 'REBALANCE' WHEN 'c' THEN 'ABORT_CLEANUP' ELSE "CC_TYPE" END AS type,
+  CASE "CC_TYPE" WHEN 'a' THEN 'MAJOR' WHEN 'i' THEN 'MINOR' WHEN 'r' THEN 'REBALANCE' WHEN 'c' THEN 'ABORT_CLEANUP' WHEN 's' THEN 'SMART_OPTIMIZE' ELSE "CC_TYPE" END AS type,
   CASE "CC_STATE" WHEN 'i' THEN 'initiated' WHEN 'w' THEN 'working' WHEN 'r' THEN 'ready for cleaning' WHEN 's' THEN 'succeeded' WHEN 'f' THEN 'failed' WHEN 'a' THEN 'did not initiate' WHEN 'c' THEN 'refused' WHEN 'x' THEN 'aborted' ELSE "CC_STATE" END AS state,
   "CC_WORKER_ID" AS worker_id, "CC_POOL_NAME" AS pool_name,
   CASE WHEN "CC_ENQUEUE_TIME" > 0 THEN to_char(to_timestamp("CC_ENQUEUE_TIME" / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') END AS enqueued_at,

@@ -85,7 +85,7 @@ def count_waiting(site: Site) -> dict[str, int]:
     pools = only_pools()
     entries = [
         entry
-        for entry in site.metastore.entries.queue(states=(State.INITIATED,))
+        for entry in site.metastore.entries.waiting()
         if entry.id not in reserved and (pools is None or (entry.pool or DEFAULT) in pools)
     ]
     return dict(Counter(entry.pool or "" for entry in entries))
@@ -124,7 +124,7 @@ def count_ready_for_cleaning(metastore: str) -> int:
     with CompactorHook(metastore).get_conn() as site:
         if not may_somewhere(site.settings, Mode.CLEAN):
             return 0
-        return len(site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,)))
+        return len(site.metastore.entries.ready_for_cleaning())
 
 
 def clean_once(metastore: str) -> dict[str, object]:

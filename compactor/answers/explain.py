@@ -102,6 +102,7 @@ class Explanation:
     unnamed: Considered | None
     hive: HiveRoles
     protections: tuple[str, ...]
+    queue_elsewhere: tuple[Queued, ...] = ()  #: rows of the queue for partitions that the metastore does not list
     doubt: tuple[str, ...] = ()  #: why roles do nothing in this metastore (PROTOCOL 11.2)
     facts: Mapping[str, object] = field(default_factory=dict)
 
@@ -118,6 +119,7 @@ class Explanation:
             "unnamed_partitions": None if self.unnamed is None else considered_json(self.unnamed),
             "hive": self.hive.to_json(),
             "protections": list(self.protections),
+            "queue_elsewhere": [queued.to_json() for queued in self.queue_elsewhere],
             "doubt": list(self.doubt),
         }
 
@@ -173,6 +175,12 @@ def explain(site: Site, table: str, partition: str | None = None) -> Explanation
         unnamed=survey.unnamed(target_table),
         hive=roles,
         protections=tuple(_describe_protections(settings, roles)),
+        queue_elsewhere=tuple(
+            queued
+            for entity, rows in queue.items()
+            if only in (None, entity.partition) and entity not in {part.surveyed.entity for part in partitions}
+            for queued in rows
+        ),
         doubt=sentences_about(site),
         facts=_table_facts(target_table),
     )
@@ -228,6 +236,8 @@ def _explain_entry(site: Site, entry: Entry, settings: Settings) -> Queued:
 
 def waits_for(site: Site, entry: Entry, settings: Settings) -> str | None:
     """Returns what an entry of the queue waits for; None while a worker has it."""
+    if entry.left_to is not None:
+        return entry.left_to
     if entry.state is not State.READY_FOR_CLEANING:
         return "a worker" if entry.state is State.INITIATED else None
     facts = CleaningFacts(

@@ -129,6 +129,8 @@ def _queue_row(site: Site, entry: Entry, at_work: Running | None, now: int) -> d
 
 
 def _can_cancel(entry: Entry) -> bool:
+    if entry.left_to is not None:
+        return False
     is_ours = is_compactor(entry.worker_id)
     return entry.state is State.INITIATED or (entry.state is State.WORKING and is_ours)
 

@@ -72,7 +72,8 @@ class CompactionRow(Row):
 class QueueRow(CompactionRow):
     """A row of SHOW COMPACTIONS with the progress that our worker reports, and where to watch it.
 
-    ``units`` and ``bytes`` count the input, and ``left_ms`` is the remaining time.
+    ``units`` and ``bytes`` count the input, and ``left_ms`` is the remaining time. ``left_to`` names the engine that alone
+    acts on the row; None for ours.
     """
 
     units: int | None = None
@@ -83,6 +84,7 @@ class QueueRow(CompactionRow):
     tracking_url: str | None = None
     log_url: str | None = None
     task_url: str | None = None
+    left_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +211,9 @@ def show_compactions(
 
 def _queue_row(entry: Entry, at_work: Running | None) -> QueueRow:
     row: dict[str, Any] = compaction_row(entry).to_json()
-    return QueueRow(**row, **({} if at_work is None else cast(dict[str, Any], at_work.to_json())))
+    return QueueRow(
+        **row, left_to=entry.left_to, **({} if at_work is None else cast(dict[str, Any], at_work.to_json()))
+    )
 
 
 def _parse_order(text: str) -> list[tuple[str, bool]]:

@@ -23,7 +23,6 @@ from compactor.compaction.pool_policy import (
 )
 from compactor.compaction.pool_policy import compute_allowance as allowance_of_policy
 from compactor.compaction.queue_entry import Entry
-from compactor.compaction.states import State
 from compactor.site import lost_workers
 from compactor.site.mode import Mode, may_somewhere
 from compactor.site.run_as import run_as
@@ -95,7 +94,7 @@ def _list_claimable(site: Site, pools: Collection[str] | None, reserved: Collect
     """Returns waiting entries, except those that the mode of their table, read once per table, leaves to Hive."""
     ours: dict[tuple[str, str], bool] = {}
     waiting: list[Entry] = []
-    for entry in site.metastore.entries.queue(states=(State.INITIATED,)):
+    for entry in site.metastore.entries.waiting():
         if entry.id in reserved or not (pools is None or (entry.pool or DEFAULT) in pools):
             continue
         table = (entry.entity.database, entry.entity.table)

@@ -108,9 +108,7 @@ def _newest_at_first_sight(site: Site, entry: Entry) -> TxnId | None:
 def blocked_entries(site: Site) -> tuple[Blocked, ...]:
     """Returns every entry that is ready for cleaning and blocked by a transaction."""
     blocked: list[Blocked] = []
-    for entry in site.metastore.entries.queue():
-        if entry.state is not State.READY_FOR_CLEANING:
-            continue
+    for entry in site.metastore.entries.ready_for_cleaning():
         holders = blockers_of(site, entry)
         if holders:
             blocked.append(Blocked(entry=entry, by=holders, bytes_waiting=_obsolete_bytes(site, entry)))
@@ -120,7 +118,7 @@ def blocked_entries(site: Site) -> tuple[Blocked, ...]:
 def blocking_transactions(site: Site) -> tuple[BlockingTransaction, ...]:
     """Returns the transactions that block the cleaner, each with the entries it blocks, oldest first."""
     opened = _list_open(site)
-    ready = site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,)) if opened else []
+    ready = site.metastore.entries.ready_for_cleaning() if opened else []
     entries_of: dict[TxnId, list[Entry]] = {}
     for entry in ready:
         for blocker in _at_or_below(_stamp(site, entry), opened):

@@ -12,7 +12,7 @@ from functools import partial
 
 from compactor.acid import txn_states
 from compactor.acid.names import Base, parse_directory
-from compactor.base.errors import CompactorError, NotFound, NotSupported, failing_alone
+from compactor.base.errors import CompactorError, NotFound, failing_alone
 from compactor.cleaner.aborted_writes import AbortedWrites, abort_candidates, within_grace
 from compactor.cleaner.blockers import blockers_of
 from compactor.cleaner.cleaner_pass import Cleaned, CleanerPass, EndedUncleaned, PassLog, Waiting
@@ -117,11 +117,6 @@ def _decide(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Chosen | Waiting
             return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers_of(site, entry))
         case Drop() as drop:
             return _drop(site, aborts, target, entry, drop)
-        case Clean(location=str() as elsewhere):
-            raise NotSupported(
-                f"{entry.entity} entry {entry.id}: soft-deleted data at {elsewhere} is not removed by this release; let "
-                "Hive's cleaner do it"
-            )
         case Clean():
             assert target is not None  # the verdict on a missing table is Drop
             must_have_its_own_ground(site, target.table, target.partition)

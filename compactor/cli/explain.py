@@ -56,6 +56,9 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
         yield from _partition_lines(partition)
     if not explanation.partitions:
         yield "  the table has no partitions"
+    for queued in explanation.queue_elsewhere:
+        yield f"{queued.entry.entity.partition or 'the table'}: not a partition that the metastore lists"
+        yield from _request_lines(queued)
     if explanation.unnamed is not None:
         yield "aborted writes without a partition's name"
         yield from _outcome_lines(explanation.unnamed)

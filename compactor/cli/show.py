@@ -111,7 +111,7 @@ def compactions(context: CliContext, /, order_by: str, limit: int | None, **word
         return
     print_table(
         [with_progress(row.to_json()) for row in rows],
-        (*service.SHOWN, "progress", "watch"),
+        (*service.SHOWN, "progress", "watch", *(("left_to",) if any(row.left_to for row in rows) else ())),
         "there are no compactions",
     )
 

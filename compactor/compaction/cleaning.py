@@ -20,14 +20,11 @@ from compactor.settings.precedence import Settings
 
 _RETENTION = "hive.compactor.cleaner.retry.retentionTime"
 _ATTEMPTS = "hive.compactor.cleaner.retry.maxattempts"
-_LOCATION = "location"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clean:
-    """Permission to remove obsolete directories. ``location`` is set for a soft-deleted table or partition (Hive 4)."""
-
-    location: str | None = None
+    """Permission to remove obsolete directories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +76,8 @@ class CleaningFacts:
 
 def may_clean(entry: Entry, facts: CleaningFacts, settings: Settings) -> Clean | Wait | Drop:
     """Decides what may happen to a row in ``r`` now."""
+    if entry.left_to is not None:
+        return Wait(because=f"compaction {entry.id} waits for {entry.left_to}")
     if entry.state is not State.READY_FOR_CLEANING:
         return Wait(because=f"compaction {entry.id} is {entry.state.label}, not ready for cleaning")
     if entry.type is CompactionType.ABORT_CLEANUP:
@@ -143,9 +142,6 @@ def _check_delay(entry: Entry, now_ms: int, settings: Settings) -> Wait | None:
 
 
 def _check_forbidden(entry: Entry, facts: CleaningFacts) -> Clean | Drop:
-    location = entry.properties.get(_LOCATION)
-    if location is not None:
-        return Clean(location=location)
     if not facts.exists:
         return Drop(state=State.SUCCEEDED)
     if facts.forbidden_by is not None:

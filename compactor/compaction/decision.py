@@ -389,6 +389,8 @@ def _find_shortage(
             return None
         case CompactionType.ABORT_CLEANUP:
             return "the removal of aborted transactions merges nothing"
+        case CompactionType.SMART_OPTIMIZE:
+            return "only Hive compacts Iceberg tables"
         case CompactionType.MAJOR:
             if originals > 0 or deltas + has_base > 1:
                 return None

@@ -9,6 +9,8 @@ from types import MappingProxyType
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.states import ENDED_BADLY, CompactionType, State
 
+LOCATION = "location"  #: the property in which Hive's soft delete names the files that its cleaner removes
+
 
 def _nothing() -> Mapping[str, str]:
     return MappingProxyType({})
@@ -68,6 +70,20 @@ class Entry:
     worker_version: str | None = None
     buckets: int | None = None
     order_by: str | None = None
+    is_iceberg: bool = False  #: only in the queue: the table of this name is one of Iceberg
+
+    @property
+    def left_to(self) -> str | None:
+        """The engine that alone may change this row of the queue; None for a row that our roles take.
+
+        Hive 4.1 and later queues compactions of Iceberg tables here. A row of its soft delete names the files of a dropped
+        table or partition, which it removes itself.
+        """
+        if self.is_iceberg or self.type is CompactionType.SMART_OPTIMIZE:
+            return "the compactor of Hive, which alone compacts Iceberg tables"
+        if self.state is State.READY_FOR_CLEANING and LOCATION in self.properties:
+            return "the cleaner of Hive, which alone removes soft-deleted files"
+        return None
 
     @property
     def can_be_requested_again(self) -> bool:

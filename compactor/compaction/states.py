@@ -80,6 +80,7 @@ class CompactionType(enum.Enum):
     MINOR = "i"
     REBALANCE = "r"
     ABORT_CLEANUP = "c"  #: removes the output of aborted transactions; only in the queue
+    SMART_OPTIMIZE = "s"  #: Hive's own choice for an Iceberg table; its rows are left to Hive
 
     @property
     def label(self) -> str:

@@ -269,7 +269,9 @@ def _growth_finding(level: Level, table: str, rows: int, wanted: str) -> Finding
 def check_queue(site: Site) -> Iterator[Finding]:
     """Yields findings on entries that are stuck."""
     now, settings = site.metastore.now_ms(), site.settings
-    entries = site.metastore.entries.queue()
+    queue = site.metastore.entries.queue()
+    entries = [entry for entry in queue if entry.left_to is None]
+    yield from _find_left_to_hive(site, [entry for entry in queue if entry.left_to is not None], now)
     lost = lost_workers.lost_requests(site)
     for entry, reason in lost:
         yield Finding(
@@ -315,6 +317,21 @@ def check_queue(site: Site) -> Iterator[Finding]:
         )
     if not (old or waiting or lost or contradicting):
         yield ok("queue", f"{len(entries)} entries, none is stuck")
+
+
+def _find_left_to_hive(site: Site, entries: Sequence[Entry], now: int) -> Iterator[Finding]:
+    """Yields the rows that only Hive's own roles take; a warning if these seem to be off."""
+    deadline = site.settings.milliseconds("hive.compactor.oldest.initiated.compaction.time.threshold.warning")
+    for engine in dict.fromkeys(entry.left_to for entry in entries):
+        rows = [entry for entry in entries if entry.left_to == engine]
+        old = [entry for entry in rows if now - (entry.enqueue_time or now) > deadline]
+        yield Finding(
+            level=Level.WARN if old else Level.OK,
+            subject="rows left to Hive",
+            found=f"{_list_entries(old or rows)} {'wait too long' if old else 'wait'} for {engine}",
+            wanted="rows that Hive takes within hive.compactor.oldest.initiated.compaction.time.threshold.warning",
+            fix="run that role of Hive: its worker for Iceberg tables, its cleaner for soft-deleted files",
+        )
 
 
 def _is_contradiction(site: Site, entry: Entry) -> bool:

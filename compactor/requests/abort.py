@@ -11,6 +11,7 @@ from compactor.base.identities import is_compactor
 from compactor.base.ids import TxnId
 from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
+from compactor.metastore.queue.worker_claims import must_be_taken_here
 from compactor.site import leftovers, lost_workers
 from compactor.site.mode import Mode, may, must_write
 from compactor.site.restored_database import must_be_newest, must_not_be_older
@@ -28,12 +29,13 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
 
     Raises:
         NotFound: there is no such entry in the queue.
-        Refused: its result is committed, one of Hive's workers has it, or the mode is observe.
+        Refused: its result is committed, Hive has it, or the mode is observe.
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
     must_be_newest(site)
     metastore = site.metastore
     entry = metastore.entries.get(entry_id)
+    must_be_taken_here(entry)
     settings = site.settings_of(entry.entity)
     must_write(settings, str(entry.entity))
     tidies = may(settings, Mode.COMPACT)

@@ -154,7 +154,7 @@ def _plan(site: Site, target: Target, record: Record) -> Restoration:
     """
     entity = target.entity
     for entry in site.metastore.entries.queue(database=entity.database, table=entity.table):
-        if entry.entity.partition in (None, entity.partition):
+        if entry.entity.partition in (None, entity.partition) and entry.left_to is None:
             raise _refusal(
                 target, record.entry_id, f"compaction {entry.id} of it is {entry.state.label}; let it end first"
             )

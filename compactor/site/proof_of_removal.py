@@ -14,7 +14,7 @@ from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import CompactorError, Disagreement, StorageError, failing_alone
 from compactor.base.ids import WriteId
 from compactor.compaction.forgetting_aborts import write_ids_below
-from compactor.compaction.queue_entry import Entity
+from compactor.compaction.queue_entry import LOCATION, Entity
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, Target
 from compactor.state.sightings import KnownPlace
@@ -22,7 +22,6 @@ from compactor.state.sightings import KnownPlace
 log = logging.getLogger(__name__)
 _WITNESSES = 20  #: remembered places that are tried, nearest first, before a volume counts as away
 _REFRESH_MS = 86_400_000  #: an unchanged place is stored again after this time
-_LOCATION = "location"  #: the property of a soft-deleted table's or partition's request
 
 
 class RemovalProof:
@@ -122,7 +121,7 @@ class RemovalProof:
         """
         storage, queue = self._site.storage, self._site.metastore.entries.queue
         for entry in queue(database=entity.database, table=entity.table, partition=entity.partition):
-            location = entry.properties.get(_LOCATION)
+            location = entry.properties.get(LOCATION)
             if location and not any(f"{storage.resolve(location)}/".startswith(f"{path}/") for path in places):
                 raise Disagreement(
                     f"{entry.entity}: compaction {entry.id} is to remove soft-deleted data at {location}, where aborted "

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.base.steps import Step, reach
 from compactor.compaction.queue_entry import Entity
-from compactor.compaction.states import CompactionType, State
+from compactor.compaction.states import CompactionType
 from compactor.rewrite.run.runner import Runner
 from compactor.site.mode import Mode, may
 from compactor.site.restored_database import must_be_newest
@@ -42,7 +42,7 @@ def work_together(
     Returns:
         the ids of entries that were put back because they are too large for a group: work on each alone.
     """
-    waiting = site.metastore.entries.queue(states=(State.INITIATED,), ids=ids)
+    waiting = site.metastore.entries.waiting(ids)
     modes = {table: is_ours(site, table) for table in {_table(entry.entity) for entry in waiting}}
     ours = [entry for entry in waiting if modes[_table(entry.entity)]]
     alone = [entry for entry in ours if entry.type is CompactionType.REBALANCE]

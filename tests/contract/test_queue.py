@@ -135,19 +135,99 @@ def test_twice_escaped_names_are_the_same_partition(order: tuple[int, int], meta
         request(metastore, second)
 
 
-def test_types_of_other_table_formats_are_left_alone_but_refuse_a_second(metastore: Metastore) -> None:
-    """Hive's newer queues hold Iceberg's own types; one such row must not stop a pass over the others."""
+def test_unknown_types_are_left_alone_but_refuse_a_second(metastore: Metastore) -> None:
+    """A newer Hive may queue other types; one such row must not stop a pass over the others."""
     foreign = request(metastore)
     metastore.requests.did_not_initiate(T, "x")
     with metastore.database.write() as conn:
-        conn.execute(t.COMPACTION_QUEUE.update().values(CQ_TYPE="s"))
-        conn.execute(t.COMPLETED_COMPACTIONS.update().values(CC_TYPE="s"))
+        conn.execute(t.COMPACTION_QUEUE.update().values(CQ_TYPE="z"))
+        conn.execute(t.COMPLETED_COMPACTIONS.update().values(CC_TYPE="z"))
     assert metastore.entries.queue() == metastore.entries.history() == []
     assert metastore.claims.claim(WORKER, "test", pool_timeout_ms=0) is None
     with pytest.raises(Refused, match=f"id={foreign}"):
         request(metastore)
-    with pytest.raises(NotSupported, match="type 's'"):
+    with pytest.raises(NotSupported, match="type 'z'"):
         metastore.claims.abort_request(foreign)
+
+
+def iceberg(metastore: Metastore, name: str, value: str = "ICEBERG") -> Entity:
+    """Creates a table with the properties that Hive 4.1 gives to one of Iceberg."""
+    columns, parameters = [Column(name="a", type="int")], {"table_type": value, "EXTERNAL": "TRUE"}
+    metastore.embedded_catalog.create_table(
+        NewTable("default", name, f"/w/{name}", columns, type="EXTERNAL_TABLE", parameters=parameters)
+    )
+    return Entity(database="default", table=name)
+
+
+@pytest.mark.usefixtures("hive4")
+def test_rows_of_iceberg_tables_are_left_to_hive(metastore: Metastore, unpartitioned: Table) -> None:
+    """Hive 4.1 and later queues them with the usual types, and with the names of Iceberg's own partitions."""
+    names = (iceberg(metastore, "ice"), Entity(database="default", table="ice", partition="p=1"))
+    rows = [request(metastore, entity) for entity in (*names, iceberg(metastore, "cold", "iceberg"))]
+    kind = request(metastore, Entity(database="default", table="chosen"))
+    with metastore.database.write() as conn:
+        conn.execute(t.COMPACTION_QUEUE.update().where(t.COMPACTION_QUEUE.c.CQ_ID == kind).values(CQ_TYPE="s"))
+    rows.append(kind)
+    ours = [request(metastore), request(metastore, iceberg(metastore, "other", "hive"))]
+    before = queue_rows(metastore)
+    shown = {entry.id: entry.left_to for entry in metastore.entries.queue()}
+    assert {number: left is not None for number, left in shown.items()} == dict.fromkeys(rows, True) | dict.fromkeys(
+        ours, False
+    )
+    assert {entry.id for entry in metastore.entries.queue_page(limit=9).entries if entry.left_to} == set(rows)
+    assert [entry.id for entry in metastore.entries.waiting()] == ours
+    assert metastore.entries.count_queued() == {State.INITIATED: 2}
+    assert metastore.claims.claim(WORKER, "test", pool_timeout_ms=0, ids=rows) is None
+    assert metastore.claims.claim_all(dict.fromkeys(rows, WORKER), "test") == []
+    for number in rows:
+        assert metastore.entries.get(number).left_to is not None
+        with pytest.raises(Refused, match="Iceberg"):
+            metastore.claims.abort_request(number)
+    assert queue_rows(metastore) == before
+    claimed = [metastore.claims.claim(WORKER, "test", pool_timeout_ms=0) for _ in range(3)]
+    assert [None if entry is None else entry.id for entry in claimed] == [*ours, None]
+    assert {number: row for number, row in queue_rows(metastore).items() if number in rows} == {
+        number: row for number, row in before.items() if number in rows
+    }
+
+
+@pytest.mark.usefixtures("hive4")
+@pytest.mark.parametrize("state", ["w", "r"])
+def test_a_row_of_iceberg_that_hive_works_on_is_left_to_it(state: str, metastore: Metastore) -> None:
+    number = request(metastore, iceberg(metastore, "ice"))
+    values = {"CQ_STATE": state, "CQ_WORKER_ID": "host-17", "CQ_START": 1, "CQ_HIGHEST_WRITE_ID": 1}
+    with metastore.database.write() as conn:
+        conn.execute(t.COMPACTION_QUEUE.update().values(**values))
+    before = queue_rows(metastore)
+    assert metastore.entries.working() == metastore.cleaning.ready_for_cleaning(1 << 60) == []
+    assert metastore.entries.oldest(State(state)) is None
+    assert metastore.entries.count_working_since(1 << 60) == 0
+    with pytest.raises(Refused, match="Iceberg"):
+        metastore.claims.abort_running(number)
+    assert queue_rows(metastore) == before
+
+
+@pytest.mark.usefixtures("hive4")
+def test_rows_of_soft_deleted_tables_are_left_to_hives_cleaner(metastore: Metastore, unpartitioned: Table) -> None:
+    """Hive's ``submitForCleanup``. The table that is there now is another one, which may be compacted meanwhile."""
+    soft = request(metastore, properties={"location": "/w/t.v7", "ifPurge": "true"})
+    values = {"CQ_STATE": "r", "CQ_HIGHEST_WRITE_ID": write(metastore, T), "CQ_NEXT_TXN_ID": 1}
+    with metastore.database.write() as conn:
+        conn.execute(t.COMPACTION_QUEUE.update().values(**values))
+    before = queue_rows(metastore)
+    assert metastore.cleaning.ready_for_cleaning(1 << 60) == metastore.cleaning.backing_off(0) == []
+    assert metastore.entries.count_queued() == {}
+    assert "soft-deleted" in (metastore.entries.get(soft).left_to or "")
+    with pytest.raises(Refused, match="soft-deleted"):
+        metastore.claims.abort_request(soft)
+    assert queue_rows(metastore) == before
+    ours = request(metastore, properties={"location": "/elsewhere"})
+    assert metastore.entries.get(ours).left_to is None  # a waiting request, whatever its properties
+
+
+def queue_rows(metastore: Metastore) -> dict[int, dict[str, Any]]:
+    with metastore.database.read() as conn:
+        return {row["CQ_ID"]: dict(row) for row in conn.execute(select(t.COMPACTION_QUEUE)).mappings()}
 
 
 def test_properties_that_do_not_fit_are_refused(metastore: Metastore) -> None:

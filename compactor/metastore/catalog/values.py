@@ -9,6 +9,7 @@ from types import MappingProxyType
 NO_AUTO_COMPACTION = "no_auto_compaction"
 NO_CLEANUP = "no_cleanup"
 EXTERNAL, VIEW = "EXTERNAL_TABLE", "VIRTUAL_VIEW"  #: values of TBL_TYPE; materialized views are tables
+TABLE_TYPE, ICEBERG = "table_type", "iceberg"  #: the parameter of another table format, and its value in lower case
 
 _MARKS = frozenset(":<>,`")  #: the separators in the text of a type
 
@@ -74,9 +75,16 @@ class Table:
         """True if others may change its files without a lock of the metastore."""
         return self.type == EXTERNAL or is_true(parameter(self.parameters, "EXTERNAL"))
 
+    @property
+    def is_iceberg(self) -> bool:
+        """True if Hive's ``MetaStoreUtils.isIcebergTable`` says so."""
+        return self.parameters.get(TABLE_TYPE, "").lower() == ICEBERG
+
     def refusal(self, partition: PartitionPlace | None = None) -> str | None:
         """Returns why workers and cleaners must not touch the table or partition, whatever the queue says; else None."""
-        if self.is_external:
+        if self.is_iceberg:
+            why = "is an Iceberg table, which Hive's own compactor compacts; only Hive's ACID tables are compacted here"
+        elif self.is_external:
             why = "is an external table, whose files others change without a lock; only managed tables are compacted"
         elif not self.is_transactional:
             why = "the table is not transactional; only ACID tables are compacted"

@@ -26,7 +26,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import retried
 from compactor.database.prepared import send_all
-from compactor.metastore.queue.queue_rows import CQ, KNOWN_QUEUED, history_row
+from compactor.metastore.queue.queue_rows import CQ, KNOWN_QUEUED, QUEUE, history_row
 from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
@@ -85,9 +85,10 @@ class Cleaning:
         return [entry for entry in self._ready_rows() if next_cleaning(entry) > now]
 
     def _ready_rows(self) -> list[Entry]:
+        ready = QUEUE.where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, KNOWN_QUEUED).order_by(CQ.CQ_ID)
         with self._table.database.read() as conn:
-            ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, KNOWN_QUEUED)
-            return list(self._table.rows.readable_queued(conn.execute(ready.order_by(CQ.CQ_ID)).mappings()))
+            entries = self._table.rows.readable_queued(conn.execute(ready).mappings())
+        return [entry for entry in entries if entry.left_to is None]
 
     def must_be_ready(self, entry: Entry) -> None:
         """Checks that the entry is still in the queue, ready for cleaning.

@@ -28,7 +28,7 @@ from compactor.base.errors import NotFound
 from compactor.compaction.lost_count import LOST, lost_workers
 from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.queue.queue_rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
+from compactor.metastore.queue.queue_rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED, QUEUE, TAKEN_HERE
 from compactor.metastore.queue.queue_table import QueueTable
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
@@ -87,9 +87,7 @@ class Entries:
             NotFound: it is in neither of them.
         """
         with self._table.database.read() as conn:
-            entries = self._table.rows.queued(
-                conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings()
-            )
+            entries = self._table.rows.queued(conn.execute(QUEUE.where(CQ.CQ_ID == entry_id)).mappings())
             if not entries:
                 past = select(COMPLETED_COMPACTIONS).where(CC.CC_ID == entry_id)
                 entries = self._table.rows.ended(conn.execute(past).mappings())
@@ -113,7 +111,7 @@ class Entries:
             (CQ.CQ_TABLE, table),
             (CQ.CQ_PARTITION, partition),
         ]
-        query = select(COMPACTION_QUEUE).where(KNOWN_QUEUED).order_by(CQ.CQ_ID)
+        query = QUEUE.where(KNOWN_QUEUED).order_by(CQ.CQ_ID)
         query = query.where(*(column == value for column, value in names if value is not None))
         if states is not None:
             query = query.where(CQ.CQ_STATE.in_([state.value for state in states]))
@@ -124,8 +122,16 @@ class Entries:
         return [entry for entry in entries if pool is None or entry.pool == pool]
 
     def working(self) -> list[Entry]:
-        """Returns the entries that workers have claimed, by id."""
-        return self.queue(states=(State.WORKING,))
+        """Returns the entries that workers have claimed, by id, without those that are left to Hive."""
+        return [entry for entry in self.queue(states=(State.WORKING,)) if entry.left_to is None]
+
+    def waiting(self, ids: Collection[int] | None = None) -> list[Entry]:
+        """Returns the requests that our workers may claim, by id; with ``ids`` only these."""
+        return [entry for entry in self.queue(states=(State.INITIATED,), ids=ids) if entry.left_to is None]
+
+    def ready_for_cleaning(self) -> list[Entry]:
+        """Returns the entries that our cleaner cleans, by id."""
+        return [entry for entry in self.queue(states=(State.READY_FOR_CLEANING,)) if entry.left_to is None]
 
     def history(
         self,
@@ -178,7 +184,7 @@ class Entries:
         tables = sorted({entity.table for entity in entities})
         names = sorted({entity.partition for entity in entities if entity.partition is not None})
         here = columns.CQ_PARTITION.is_(None) | columns.CQ_PARTITION.in_(names)
-        query = select(COMPACTION_QUEUE).where(columns.CQ_TYPE.in_(_TYPES), columns.CQ_TABLE.in_(tables), here)
+        query = QUEUE.where(columns.CQ_TYPE.in_(_TYPES), columns.CQ_TABLE.in_(tables), here)
         with self._table.database.read() as conn:
             entries = self._table.rows.readable_queued(conn.execute(query.order_by(columns.CQ_ID)).mappings())
         requested = set(entities)
@@ -248,9 +254,9 @@ class Entries:
             }
 
     def count_queued(self) -> dict[State, int]:
-        """Returns the number of rows of the queue in each state."""
+        """Returns the number of rows of the queue in each state, without those that are left to Hive."""
         state = CQ.CQ_STATE
-        query = select(state, func.count()).where(KNOWN_QUEUED, state.in_(_STATES)).group_by(state)
+        query = select(state, func.count()).where(TAKEN_HERE, state.in_(_STATES)).group_by(state)
         with self._table.database.read() as conn:
             return {State(code): int(n) for code, n in conn.execute(query).all()}
 
@@ -306,12 +312,12 @@ class Entries:
     def oldest(self, state: State) -> Entry | None:
         """Returns the row of the queue that has been in ``state`` for the longest time.
 
-        Rows without a time come last.
+        Rows without a time come last. Rows that are left to Hive do not count.
 
         ``state`` is initiated, working or ready for cleaning.
         """
         since = _SINCE[state]
-        query = select(COMPACTION_QUEUE).where(KNOWN_QUEUED, CQ.CQ_STATE == state.value)
+        query = QUEUE.where(TAKEN_HERE, CQ.CQ_STATE == state.value)
         query = query.order_by(since.is_(None), since, CQ.CQ_ID).limit(1)
         with self._table.database.read() as conn:
             entries = self._table.rows.readable_queued(conn.execute(query).mappings())
@@ -319,13 +325,13 @@ class Entries:
 
     def count_working_since(self, before: int) -> int:
         """Counts the rows on which workers have been working since before ``before`` (epoch ms)."""
-        query = select(func.count()).where(KNOWN_QUEUED, CQ.CQ_STATE == State.WORKING.value, CQ.CQ_START < before)
+        query = select(func.count()).where(TAKEN_HERE, CQ.CQ_STATE == State.WORKING.value, CQ.CQ_START < before)
         with self._table.database.read() as conn:
             return int(conn.execute(query).scalar_one())
 
     def worker_versions(self, since: int) -> set[str]:
         """Returns the versions of workers that began to work on a row of the queue at ``since`` (epoch ms) or later."""
-        lately = (KNOWN_QUEUED, CQ.CQ_START >= since)
+        lately = (TAKEN_HERE, CQ.CQ_START >= since)
         if not self._table.rows.is_whole:
             return {entry.worker_version for entry in self._read_queued(*lately) if entry.worker_version}
         query = select(CQ.CQ_WORKER_VERSION).where(*lately).distinct()
@@ -354,7 +360,7 @@ class Entries:
 
     def _read_queued(self, *conditions: ColumnElement[bool]) -> list[Entry]:
         with self._table.database.read() as conn:
-            rows = conn.execute(select(COMPACTION_QUEUE).where(*conditions)).mappings()
+            rows = conn.execute(QUEUE.where(*conditions)).mappings()
             return self._table.rows.readable_queued(rows)
 
     def _read_ended(self, *conditions: ColumnElement[bool]) -> list[Entry]:
@@ -365,7 +371,7 @@ class Entries:
 
 def _select_rows(table: Table, prefix: str, find: str, states: Collection[State] | None) -> Select[Any]:
     columns = table.c
-    query = select(table).where(columns[f"{prefix}_TYPE"].in_(_TYPES))
+    query = (QUEUE if table is COMPACTION_QUEUE else select(table)).where(columns[f"{prefix}_TYPE"].in_(_TYPES))
     if states is not None:
         query = query.where(columns[f"{prefix}_STATE"].in_([state.value for state in states]))
     partition = columns[f"{prefix}_PARTITION"]

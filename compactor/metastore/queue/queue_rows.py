@@ -7,14 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, Protocol
 
-from sqlalchemy import RowMapping, Table, literal
+from sqlalchemy import RowMapping, Table, and_, case, func, literal, not_, select
 
 from compactor.base.errors import BadName, NotSupported, failure_of
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.queue_entry import Entity, Entry
+from compactor.compaction.queue_entry import LOCATION, Entity, Entry
 from compactor.compaction.states import CompactionType, State
+from compactor.metastore.catalog.locations import in_catalog
+from compactor.metastore.catalog.values import ICEBERG, TABLE_TYPE
 from compactor.metastore.schema.dialect import Dialect
-from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS, DBS, TABLE_PARAMS, TBLS
 
 log = logging.getLogger(__name__)
 #: Columns that move from the queue to the history as they are.
@@ -47,6 +49,7 @@ _READ = (*(name for name in MOVED if name != "META_INFO"), "STATE", "ERROR_MESSA
 #: Takes from a row the values of the columns ``_READ``, by the prefix of the table's columns.
 _COLUMNS = {prefix: itemgetter(*(f"{prefix}_{name}" for name in _READ)) for prefix in ("CQ", "CC")}
 _Row = RowMapping | Mapping[str, Any]
+_IS_ICEBERG = "IS_ICEBERG"  #: column of ``QUEUE``
 _ENDED_AS = "ENDED_AS"  #: key in ``ExtraColumns`` of a state for which the history has no code
 
 
@@ -209,6 +212,7 @@ def _entry(row: _Row, prefix: str, *, end: int | None, cleaner_start: int | None
         worker_version=get["WORKER_VERSION"],
         buckets=_set(get["NUMBER_OF_BUCKETS"]),
         order_by=get["ORDER_BY"],
+        is_iceberg=bool(row.get(_IS_ICEBERG)),
     )
 
 
@@ -224,10 +228,39 @@ def _type(entry_id: int, code: str) -> CompactionType:
 
 CQ = COMPACTION_QUEUE.c
 CC = COMPLETED_COMPACTIONS.c
-#: Types of other table formats (Iceberg in a newer Hive) are left alone.
 _TYPES = tuple(kind.value for kind in CompactionType)
+#: Rows of unknown types, of a newer Hive, are left alone.
 KNOWN_QUEUED = CQ.CQ_TYPE.in_([literal(kind) for kind in _TYPES])  # a plain list would be compiled at each call
 KNOWN_ENDED = CC.CC_TYPE.in_(_TYPES)
+#: The rows that Hive's ``CompactionExecutorFactory`` gives to its executor for Iceberg.
+_OF_ICEBERG = (
+    select(TABLE_PARAMS.c.TBL_ID)
+    .join(TBLS, TBLS.c.TBL_ID == TABLE_PARAMS.c.TBL_ID)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(
+        in_catalog(),
+        DBS.c.NAME == CQ.CQ_DATABASE,
+        TBLS.c.TBL_NAME == CQ.CQ_TABLE,
+        TABLE_PARAMS.c.PARAM_KEY == literal(TABLE_TYPE),
+        func.lower(TABLE_PARAMS.c.PARAM_VALUE) == literal(ICEBERG),
+    )
+    .correlate(COMPACTION_QUEUE)
+    .exists()
+)
+#: A row of Hive's soft delete, as ``encode_properties`` writes the name of its property.
+OF_SOFT_DELETE = and_(
+    CQ.CQ_STATE == literal(State.READY_FOR_CLEANING.value),
+    func.coalesce(CQ.CQ_TBLPROPERTIES, literal("")).contains(literal(f"{len(LOCATION)}:{LOCATION}")),
+)
+#: Rows of COMPACTION_QUEUE as ``Rows`` reads them.
+QUEUE = select(COMPACTION_QUEUE, case((_OF_ICEBERG, literal(1)), else_=literal(0)).label(_IS_ICEBERG))
+#: Rows that our roles take: the condition for ``Entry.left_to`` in SQL.
+TAKEN_HERE = and_(
+    KNOWN_QUEUED,
+    CQ.CQ_TYPE != literal(CompactionType.SMART_OPTIMIZE.value),
+    not_(_OF_ICEBERG),
+    not_(OF_SOFT_DELETE),
+)
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:

@@ -30,7 +30,7 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.prepared import send
 from compactor.metastore.queue import queue_rows
-from compactor.metastore.queue.queue_rows import CQ
+from compactor.metastore.queue.queue_rows import CQ, QUEUE
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
@@ -42,7 +42,7 @@ from compactor.metastore.transactions import transaction_rows as txn_rows
 
 @cache
 def _row_of(dialect: Dialect) -> Select[Any]:
-    return dialect.for_update(select(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id")))
+    return dialect.for_update(QUEUE.where(CQ.CQ_ID == bindparam("of_id")))
 
 
 class QueueTable:
@@ -74,7 +74,7 @@ class QueueTable:
 
     def seen(self, conn: Connection, entry_id: int) -> Entry | None:
         """Returns the current entry without a lock on its row; None if it is not in the queue."""
-        entries = self.rows.queued(conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings())
+        entries = self.rows.queued(conn.execute(QUEUE.where(CQ.CQ_ID == entry_id)).mappings())
         return entries[0] if entries else None
 
     def locked(self, conn: Connection, entry_id: int) -> Entry | None:
@@ -82,7 +82,7 @@ class QueueTable:
         return entries[0] if entries else None
 
     def locked_all(self, conn: Connection, ids: Collection[int]) -> dict[int, Entry]:
-        query = select(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(ids)).order_by(CQ.CQ_ID)
+        query = QUEUE.where(CQ.CQ_ID.in_(ids)).order_by(CQ.CQ_ID)
         locked_entries = self.rows.queued(conn.execute(self.dialect.for_update(query)).mappings())
         return {entry.id: entry for entry in locked_entries}
 

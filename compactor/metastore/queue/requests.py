@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import (
     Connection,
     insert,
+    not_,
     or_,
     select,
     tuple_,
@@ -163,6 +164,7 @@ class _Duplicates:
         columns = (CQ.CQ_ID, CQ.CQ_STATE, CQ.CQ_DATABASE, CQ.CQ_TABLE, CQ.CQ_PARTITION, CQ.CQ_HIGHEST_WRITE_ID)
         states = [state.value for state in (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)]
         query = select(*columns).where(CQ.CQ_STATE.in_(states), tuple_(CQ.CQ_DATABASE, CQ.CQ_TABLE).in_(tables))
+        query = query.where(not_(queue_rows.OF_SOFT_DELETE))  # of a table of that name that was dropped
         for row in conn.execute(query.where(or_(*here)).order_by(CQ.CQ_ID)):
             state, table = State(row.CQ_STATE), (row.CQ_DATABASE.lower(), row.CQ_TABLE.lower())
             if state is not State.READY_FOR_CLEANING or row.CQ_HIGHEST_WRITE_ID == last.get(table, 0):

@@ -30,7 +30,7 @@ from compactor.database.prepared import send, send_all
 from compactor.metastore.notifications.notification_log import Notifications
 from compactor.metastore.notifications.transaction_events import on_abort
 from compactor.metastore.queue.entries import Entries
-from compactor.metastore.queue.queue_rows import CQ, KNOWN_QUEUED
+from compactor.metastore.queue.queue_rows import CQ, QUEUE, TAKEN_HERE
 from compactor.metastore.queue.queue_table import QueueTable, must_be_open, must_be_ours
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -41,7 +41,7 @@ from compactor.metastore.transactions import transaction_rows as txn_rows
 from compactor.metastore.transactions.write_id_rows import insert_components
 
 # Built once, since building a statement takes several times as long as running it.
-_WAITING = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.INITIATED.value, KNOWN_QUEUED).order_by(CQ.CQ_ID)
+_WAITING = QUEUE.where(CQ.CQ_STATE == State.INITIATED.value, TAKEN_HERE).order_by(CQ.CQ_ID)
 _CLAIMED = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"), CQ.CQ_STATE == State.INITIATED.value)
 _OF_ID = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"))
 #: Hive's own words (``AbortCompactionFunction``), spelling included.
@@ -213,12 +213,13 @@ class Claims:
 
         Raises:
             NotFound: the entry is not in the queue.
-            Refused: a worker has claimed it already.
+            Refused: a worker has claimed it already, or it is left to Hive.
         """
         with self._table.changing() as conn:
             entry = self._table.locked(conn, entry_id)
             if entry is None:
                 raise NotFound(f"compaction {entry_id} is not in the queue; look at `compactor show compactions`")
+            must_be_taken_here(entry)
             if entry.state is not State.INITIATED:
                 raise Refused(
                     f"compaction {entry_id} is {entry.state.label}; only one that is initiated, or that our worker has, "
@@ -244,7 +245,7 @@ class Claims:
 
         Raises:
             NotFound: the entry is not in the queue.
-            Refused: no worker has it, or a worker of Hive's own does.
+            Refused: no worker has it, or a worker of Hive's own does, or it is left to Hive.
         """
         with self._table.changing() as conn:
             seen = self._table.seen(conn, entry_id)
@@ -407,7 +408,17 @@ def _unless_aborted(entry: Entry | None, state: State, error: str | None) -> tup
     return state, error
 
 
+def must_be_taken_here(entry: Entry) -> None:
+    """Raises ``Refused`` for a row of the queue that is left to Hive."""
+    if entry.left_to is not None:
+        raise Refused(
+            f"compaction {entry.id} of {entry.entity} is {entry.state.label} and waits for {entry.left_to}; end it there "
+            "(ABORT COMPACTIONS in Hive)"
+        )
+
+
 def _must_be_stoppable(entry: Entry) -> None:
+    must_be_taken_here(entry)
     if entry.state is State.READY_FOR_CLEANING:
         raise Refused(
             f"compaction {entry.id} is {entry.state.label}: it is committed and readers already use its result"

@@ -18,8 +18,7 @@ from compactor.acid.names import parse_hidden
 from compactor.base.errors import StorageError
 from compactor.cleaner import cleaner
 from compactor.cleaner.cleaner import CleanerPass, clean
-from compactor.compaction.queue_entry import Request
-from compactor.compaction.states import CompactionType, State
+from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.transaction_rows import TxnType
@@ -89,21 +88,6 @@ def test_a_directory_is_hidden_before_it_is_emptied(site: Site, table: Table) ->
     assert len(removed) == 3
     assert [name for name in removed if parse_hidden(name) is None] == []
     assert len(names_in(Path(table.location))) == 1
-
-
-def test_soft_deleted_data_is_never_that_of_a_table_created_again(site: Site, table: Table) -> None:
-    """PROTOCOL 7.4: such a row names a location and no table; the table that is there now is another one."""
-    before, wanted = names_in(Path(table.location)), rows_of(site, table)
-    soft = {"location": table.location}
-    asked = Request(entity=entity_of(table), type=CompactionType.MAJOR, initiator="hms", properties=soft)
-    number = site.metastore.requests.request(asked)
-    with site.metastore.database.write() as conn:
-        conn.execute(update(COMPACTION_QUEUE).values(CQ_STATE="r", CQ_NEXT_TXN_ID=1, CQ_HIGHEST_WRITE_ID=99))
-    settle()
-    (failed,) = clean(site).failed
-    assert (failed.entry_id, "soft-deleted data" in failed.because) == (number, True)
-    assert (names_in(Path(table.location)), rows_of(site, table)) == (before, wanted)
-    assert site.metastore.entries.get(number).state is State.READY_FOR_CLEANING
 
 
 def test_a_reader_that_came_between_the_stamp_and_the_commit_of_hive_4_2(site: Site, table: Table) -> None:

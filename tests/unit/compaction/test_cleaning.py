@@ -174,11 +174,15 @@ def test_gate_comes_before_everything_that_ends_a_row() -> None:
     assert isinstance(_may(lowest=60, forbidden_by="table"), Wait)
 
 
-def test_soft_deleted_location() -> None:
-    """PROTOCOL 7.4: a row with a location and no table is a case of its own, behind the same gate."""
-    row = replace(READY, properties={"location": "file:/wh/t.v5", "ifPurge": "true"})
-    assert _may(row, exists=False) == Clean(location="file:/wh/t.v5")
-    assert isinstance(_may(row, lowest=60, exists=False), Wait)
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_row_that_is_left_to_hive_waits_for_it(exists: bool) -> None:
+    """PROTOCOL 7.4."""
+    soft = replace(READY, properties={"location": "file:/wh/t.v5", "ifPurge": "true"})
+    for row in (soft, replace(READY, is_iceberg=True), replace(READY, type=CompactionType.SMART_OPTIMIZE)):
+        verdict = _may(row, exists=exists)
+        assert isinstance(verdict, Wait)
+        assert row.left_to is not None
+        assert row.left_to in verdict.because
 
 
 def test_abort_cleanup_waits_for_no_reader() -> None:

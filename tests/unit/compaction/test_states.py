@@ -34,6 +34,7 @@ def test_state_codes_and_labels_are_hives() -> None:
         "i": "MINOR",
         "r": "REBALANCE",
         "c": "ABORT_CLEANUP",
+        "s": "SMART_OPTIMIZE",
     }
 
 

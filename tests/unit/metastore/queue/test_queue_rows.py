@@ -131,9 +131,19 @@ def test_what_is_moved_is_in_both_tables(name: str) -> None:
     assert f"CC_{name}" in COMPLETED_COMPACTIONS.columns
 
 
-def test_a_type_of_another_table_format_is_named() -> None:
-    with pytest.raises(NotSupported, match="compaction 7 has type 's'"):
-        queued(row(CQ_TYPE="s"))
+def test_an_unknown_type_is_named() -> None:
+    with pytest.raises(NotSupported, match="compaction 7 has type 'z'"):
+        queued(row(CQ_TYPE="z"))
+
+
+def test_rows_that_are_left_to_hive() -> None:
+    """A request's own property does not make it one; a row of Hive's soft delete was never in another state."""
+    location = "1:8:location4:/w/t"
+    assert queued(row(CQ_STATE="i", CQ_TBLPROPERTIES=location)).left_to is None
+    assert queued(row(CQ_STATE="r", CQ_TBLPROPERTIES="1:1:k8:location")).left_to is None
+    assert "soft-deleted" in (queued(row(CQ_STATE="r", CQ_TBLPROPERTIES=location)).left_to or "")
+    assert "Iceberg" in (queued({**row(), "IS_ICEBERG": 1}).left_to or "")
+    assert "Iceberg" in (queued(row(CQ_TYPE="s")).left_to or "")
 
 
 @pytest.mark.parametrize(
