@@ -11,11 +11,8 @@ from typing import NamedTuple
 from compactor.acid.row_figures import ColumnFigures, Extreme, RowFigures
 from compactor.orc.format import messages
 from compactor.orc.format.hive_types import schema_text
-from compactor.orc.format.tail import Tail
+from compactor.orc.format.tail import FIRST_GREGORIAN_DAY, Tail
 from compactor.orc.format.types import INTEGERS, MAX_CACHED, MAX_PRECISION, TEXT_KINDS, OrcType, TypeKind, Types
-
-#: From this day on, 15 October 1582 in days since 1970, all calendars agree.
-GREGORIAN_SINCE = -141_427
 
 Extremes = tuple[Extreme | None, Extreme | None]
 UNKNOWN: Extremes = (None, None)
@@ -118,7 +115,7 @@ def _decimal(text: bytes) -> Decimal | None:
 
 def _dates(statistics: messages.Message) -> Extremes:
     days = statistics.date_statistics
-    if not (days.HasField("minimum") and days.HasField("maximum")) or days.minimum < GREGORIAN_SINCE:
+    if not (days.HasField("minimum") and days.HasField("maximum")) or days.minimum < FIRST_GREGORIAN_DAY:
         return UNKNOWN
     return days.minimum, days.maximum
 

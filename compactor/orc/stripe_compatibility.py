@@ -6,12 +6,11 @@ from dataclasses import replace
 
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
-from compactor.orc.format.tail import Tail
+from compactor.orc.format.tail import FIRST_GREGORIAN_DAY, Tail
 
 DEFAULT_STRIDE = 10_000  #: rows per entry of a row index; Hive's default
 FILE_VERSION = (0, 12)  #: of the files written here; 0.11 has only the first run-length encoding
 WRITABLE = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
-FIRST_GREGORIAN_DAY = -141_427  #: 1582-10-15, in days from 1970-01-01: from here on all calendars agree
 DAY = 86_400_000  #: milliseconds
 ORC_135 = 6  #: the first writer version whose timestamp statistics are in UTC
 

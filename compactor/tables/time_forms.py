@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from compactor.orc.codecs.arrow_types import Array, ArrowType
 from compactor.orc.codecs.codec import Unfit
-from compactor.orc.format.tail import Tail
+from compactor.orc.format.tail import FIRST_GREGORIAN_DAY, Tail
 from compactor.orc.format.types import CALENDAR_KINDS, TypeKind, Types, subtree
-from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY
 from compactor.tables.schema import PARTS
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

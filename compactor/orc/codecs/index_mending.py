@@ -1,7 +1,8 @@
 """Changes the indexes and statistics of an encoded file so that no reader loses rows by them.
 
 They become those of the writer's zone (PROTOCOL 2.6). The bounds and bloom filters of floats then hold for NaN and both
-zeros, and the bounds of times also for readers without digits below a millisecond (PROTOCOL 2.7). The data do not change.
+zeros, and the bounds of days and times for readers that know no digits below a millisecond or convert to another calendar
+(PROTOCOL 2.7). The data do not change.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from compactor.orc.codecs.bloom_filters import admit_both_zeros
 from compactor.orc.format import messages
 from compactor.orc.format.compression import compress
 from compactor.orc.format.java_zones import UTC_NAME, JavaZone, is_utc, java_zone
-from compactor.orc.format.statistics import MENDED_KINDS, TIME_KINDS, mend_statistics, text_statistics_for_orc_1_5
+from compactor.orc.format.statistics import FLOAT_KINDS, MENDED_KINDS, mend_statistics, text_statistics_for_orc_1_5
 from compactor.orc.format.stripe_footer import INDEX_STREAMS, ROW_INDEX, read_indexes, read_stripe_footer, zone_named
 from compactor.orc.format.tail import MAGIC, Stripe, Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
@@ -154,14 +155,24 @@ class _Mending:
                     entry.statistics.CopyFrom(self._statistics(entry.statistics, column))
                     changed = changed or entry.statistics.SerializeToString() != old
             else:
+                has_old_days = self._has_old_days(number, column)
+                changed = changed or has_old_days
                 for bloom in index.bloom_filter:
-                    if column in self._times:
+                    if column in self._times or has_old_days:
                         bloom.bitset[:] = [2**64 - 1] * len(bloom.bitset)
                         if bloom.utf8bitset:
                             bloom.utf8bitset = b"\xff" * len(bloom.utf8bitset)
-                    elif self._tail.types[column].kind not in TIME_KINDS:
+                    elif self._tail.types[column].kind in FLOAT_KINDS:
                         changed = admit_both_zeros(bloom) or changed
             yield kind, column, index, changed
+
+    def _has_old_days(self, number: int, column: int) -> bool:
+        """Returns true if a column of a stripe has dates about which calendars may disagree."""
+        stripes = self._tail.stripe_statistics
+        if self._tail.types[column].kind is not TypeKind.DATE or stripes is None:
+            return False
+        statistics = self._statistics(stripes[number][column], column)
+        return statistics.number_of_values > 0 and not statistics.HasField("date_statistics")
 
     def _statistics(self, statistics: messages.Message, column: int) -> messages.Message:
         if column in self._times:

@@ -11,19 +11,20 @@ from math import isnan
 from typing import Any
 
 from compactor.orc.format import messages
+from compactor.orc.format.tail import FIRST_GREGORIAN_DAY
 from compactor.orc.format.types import OrcType, TypeKind
 
 _REPLACED = "\ufffd".encode()
 _INT64 = range(-(2**63), 2**63)
 #: Sums of decimals have 38 digits. No writer makes numbers that do not fit in here, and they could fill all memory.
 _EXACT = Context(prec=200, Emax=200, Emin=-200, traps=[InvalidOperation, Inexact, Overflow])
-_FLOAT_KINDS = frozenset({TypeKind.FLOAT, TypeKind.DOUBLE})
-TIME_KINDS = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
-MENDED_KINDS = _FLOAT_KINDS | TIME_KINDS  #: the kinds whose statistics ``mend_statistics`` may change
+FLOAT_KINDS = frozenset({TypeKind.FLOAT, TypeKind.DOUBLE})
+_TIME_KINDS = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
+MENDED_KINDS = FLOAT_KINDS | _TIME_KINDS | {TypeKind.DATE}  #: the kinds whose statistics ``mend_statistics`` may change
 _INTEGER_KINDS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
 #: Kinds with statistics that can always be trusted; those of doubles may come from NaN.
 _PLAIN_KINDS = frozenset(
-    {*_INTEGER_KINDS, TypeKind.STRUCT, TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR, TypeKind.BINARY, TypeKind.DATE}
+    {*_INTEGER_KINDS, TypeKind.STRUCT, TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR, TypeKind.BINARY}
 )
 
 _NO_NANOS = 1  #: nanoseconds are stored plus one
@@ -62,9 +63,11 @@ def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Messag
 
 def mend_statistics(statistics: messages.Message, kind: TypeKind) -> messages.Message:
     """Returns statistics of a column of ``kind`` by which no reader loses rows (PROTOCOL 2.7)."""
-    if kind in _FLOAT_KINDS:
+    if kind in FLOAT_KINDS:
         return _mend_floats(statistics)
-    return _mend_times(statistics) if kind in TIME_KINDS else statistics
+    if kind is TypeKind.DATE:
+        return _mend_dates(statistics)
+    return _mend_times(statistics) if kind in _TIME_KINDS else statistics
 
 
 def _mend_floats(statistics: messages.Message) -> messages.Message:
@@ -88,6 +91,20 @@ def _mend_floats(statistics: messages.Message) -> messages.Message:
         mended.double_statistics.minimum = -0.0
     if bounds.maximum == 0:
         mended.double_statistics.maximum = 0.0
+    return mended
+
+
+def _mend_dates(statistics: messages.Message) -> messages.Message:
+    """Returns statistics of dates without bounds if one is before the Gregorian calendar.
+
+    If ORC Java 1.5 converts the days of a file to that calendar, it converts their bounds, but not the literals of a
+    predicate.
+    """
+    if not statistics.number_of_values or statistics.date_statistics.minimum >= FIRST_GREGORIAN_DAY:
+        return statistics
+    mended = messages.ColumnStatistics()
+    mended.CopyFrom(statistics)
+    mended.ClearField("date_statistics")
     return mended
 
 
@@ -245,7 +262,7 @@ def _collections(target: messages.Message, parts: Sequence[messages.Message]) ->
 _Merger = Callable[[messages.Message, Sequence[messages.Message]], None]
 _FIELD: dict[TypeKind, tuple[str, _Merger]] = {
     **dict.fromkeys(_INTEGER_KINDS, ("int_statistics", _integers)),
-    **dict.fromkeys(_FLOAT_KINDS, ("double_statistics", _doubles)),
+    **dict.fromkeys(FLOAT_KINDS, ("double_statistics", _doubles)),
     **dict.fromkeys((TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR), ("string_statistics", _strings)),
     TypeKind.BOOLEAN: ("bucket_statistics", _counts),
     TypeKind.DECIMAL: ("decimal_statistics", _decimals),

@@ -21,6 +21,7 @@ from compactor.settings.output_class import OutputClass
 
 MAGIC = b"ORC"
 JULIAN, PROLEPTIC_GREGORIAN = 1, 2  #: numbers of calendars; the first changes to the Gregorian calendar in 1582
+FIRST_GREGORIAN_DAY = -141_427  #: 1582-10-15, in days from 1970-01-01: from here on all calendars agree
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
 MAX_TAIL = 1 << 30  #: bytes; a tail that claims to be longer is damaged
 MAX_ROWS = (1 << 31) - 1  #: of a stripe; no writer counts further

@@ -10,10 +10,10 @@ import numpy as np
 
 from compactor.orc.format import messages
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, ROW_INDEX, read_indexes, read_stripe_footer
-from compactor.orc.format.tail import Tail
+from compactor.orc.format.tail import FIRST_GREGORIAN_DAY, Tail
 from compactor.orc.format.types import INTEGERS, OrcType, TypeKind
 from compactor.orc.io.source import Source
-from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY, ORC_135
+from compactor.orc.stripe_compatibility import ORC_135
 from compactor.rows.keys import Mask
 from compactor.tables.filters.conditions import Column, Condition, Kind, Value
 from compactor.tables.filters.outcomes import UNKNOWN, Facts, Outcomes, find_outcomes, may_match

@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 from compactor.base.errors import NotConforming, NotSupported
 from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.tail import FIRST_GREGORIAN_DAY
 from compactor.orc.format.types import TypeKind, Types
-from compactor.orc.stripe_compatibility import FIRST_GREGORIAN_DAY
 from compactor.tables.filters.expressions import seconds_and_nanos
 from compactor.tables.schema import PARTS
 from compactor.tables.time_forms import to_encodable

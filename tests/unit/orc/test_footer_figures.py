@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from compactor.acid.row_figures import ColumnFigures
-from compactor.orc.footer_figures import GREGORIAN_SINCE, raw_data_size, row_figures
+from compactor.orc.footer_figures import raw_data_size, row_figures
 from compactor.orc.format import messages
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.tail import Tail, empty_tail
+from compactor.orc.format.tail import FIRST_GREGORIAN_DAY, Tail, empty_tail
 from compactor.orc.format.types import acid_types
 
 ROWS = 4
@@ -46,7 +46,7 @@ def column(tail: Tail) -> ColumnFigures:
             Decimal("12.5"),
         ),
         ("date", {"date_statistics": {"minimum": -3, "maximum": 18262}}, -3, 18262),
-        ("date", {"date_statistics": {"minimum": GREGORIAN_SINCE, "maximum": 0}}, GREGORIAN_SINCE, 0),
+        ("date", {"date_statistics": {"minimum": FIRST_GREGORIAN_DAY, "maximum": 0}}, FIRST_GREGORIAN_DAY, 0),
     ],
 )
 def test_extremes_that_are_values(type: str, statistics: dict[str, Any], low: object, high: object) -> None:
@@ -69,7 +69,7 @@ NAN, INFINITE = float("nan"), float("inf")
         ("decimal(10,2)", {"decimal_statistics": {"minimum": b"1.5"}}),
         ("decimal(10,2)", {"decimal_statistics": {"minimum": b"1.5", "maximum": b"NaN"}}),
         ("decimal(10,2)", {"decimal_statistics": {"minimum": b"1.5", "maximum": b"1E+400000"}}),
-        ("date", {"date_statistics": {"minimum": GREGORIAN_SINCE - 1, "maximum": 0}}),
+        ("date", {"date_statistics": {"minimum": FIRST_GREGORIAN_DAY - 1, "maximum": 0}}),
         ("date", {"date_statistics": {"maximum": 0}}),
         ("string", {"string_statistics": {"minimum": b"a", "maximum": b"b", "sum": 3}}),
         ("char(5)", {"string_statistics": {"minimum": b"a", "maximum": b"b", "sum": 3}}),

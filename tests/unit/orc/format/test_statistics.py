@@ -193,6 +193,20 @@ def test_nothing_is_said_of_times_before_the_gregorian_calendar() -> None:
     assert mend_statistics(part, TypeKind.TIMESTAMP) == _column(number_of_values=2, has_null=False)
 
 
+@pytest.mark.parametrize(("first", "is_known"), [(-141_428, False), (-141_427, True), (0, True)])
+def test_nothing_is_said_of_days_before_the_gregorian_calendar(first: int, is_known: bool) -> None:
+    """PROTOCOL 2.7: ORC Java 1.5 moves their bounds to another calendar, and not the literals."""
+    part = _column(number_of_values=2, has_null=False, date_statistics={"minimum": first, "maximum": 7})
+    mended = part if is_known else _column(number_of_values=2, has_null=False)
+    assert mend_statistics(part, TypeKind.DATE) == mended
+    assert merge([part], OrcType(kind=TypeKind.DATE)) == mended
+
+
+def test_dates_without_values_keep_their_statistics() -> None:
+    empty = _column(number_of_values=0, date_statistics={})
+    assert mend_statistics(empty, TypeKind.DATE) is empty
+
+
 def test_merged_nanoseconds_below_a_millisecond_are_widest_where_unknown() -> None:
     """By the specification nanoseconds are stored plus one; without them a minimum is .000000, a maximum .999999."""
     fine = {"minimum_utc": 5, "maximum_utc": 5, "minimum_nanos": 100, "maximum_nanos": 200}
@@ -225,7 +239,7 @@ def test_stripes_of_real_files_merge_to_their_file_statistics(
             continue
         for number, column in enumerate(tail.types):
             merged = merge([part[number] for part in tail.stripe_statistics], column)
-            of_file = tail.statistics[number]
+            of_file = mend_statistics(tail.statistics[number], column.kind)
             assert merged.number_of_values == of_file.number_of_values, path
             has_null = of_file.has_null, of_file.HasField("has_null")
             assert (merged.has_null, merged.HasField("has_null")) == has_null, path
