@@ -471,6 +471,7 @@ public class OrcJudge {
       vector.setUsingProlepticCalendar(true);
       vector.set(row, timestamp(wallClock));
     } else {
+      vector.setUsingProlepticCalendar(false); // ORC's writer changes it, and reset() keeps that
       vector.set(row, Timestamp.valueOf(wallClock));
     }
   }

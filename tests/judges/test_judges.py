@@ -101,6 +101,17 @@ def test_instants_and_old_dates(tmp_path: Path) -> None:
         orc_1_5().rows(tmp_path / "file.orc")
 
 
+def test_old_times_are_the_same_in_every_stripe(tmp_path: Path) -> None:
+    """ORC's writer changes the calendar of a batch, which stays so when the batch is used again."""
+    schema, time = "struct<t:timestamp,l:array<timestamp>>", "1000-02-28 12:00:00.000000000"
+    rows: list[Row] = [(time, (time, None))] * 4
+    for writer in (orc_1_5(), orc_2_3(), orc_1_5().in_zone("Europe/Paris"), orc_2_3().in_zone("Europe/Paris")):
+        for proleptic in (False, True):
+            writer.write(tmp_path / "file.orc", schema, rows, stripe_rows=2, proleptic=proleptic)
+            for judge in (orc_1_5(), orc_2_3()):
+                assert judge.rows(tmp_path / "file.orc") == rows, (writer.name, judge.name, proleptic)
+
+
 @pytest.mark.parametrize("number", range(4), ids=["ORC Java 1.5", "ORC Java 2.3", "pyorc", "Trino"])
 @pytest.mark.parametrize("acid", [False, True], ids=["a plain file", "a full ACID file"])
 def test_a_predicate_finds_its_rows_in_row_groups_and_stripes(number: int, acid: bool, tmp_path: Path) -> None:
