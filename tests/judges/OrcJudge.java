@@ -57,30 +57,38 @@ public class OrcJudge {
   private static final Configuration CONFIGURATION = new Configuration(false);
   private static final String INSTANT = "timestamp with local time zone";
 
-  public static void main(String[] arguments) throws IOException {
+  public static void main(String[] arguments) throws Exception {
     CONFIGURATION.set("fs.file.impl", "org.apache.hadoop.fs.RawLocalFileSystem");
     BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     Writer answers = new OutputStreamWriter(System.out, StandardCharsets.UTF_8);
     System.setOut(System.err); // whatever else prints must not stand between the answers
     for (String line = requests.readLine(); line != null; line = requests.readLine()) {
-      StringWriter answer = new StringWriter();
-      try {
-        serve(JsonParser.parseString(line).getAsJsonObject(), new JsonWriter(answer));
-      } catch (Throwable error) { // some of ORC's own are Errors
-        StringWriter trace = new StringWriter();
-        error.printStackTrace(new PrintWriter(trace));
-        JsonObject failure = new JsonObject();
-        failure.addProperty("error", trace.toString());
-        answer = new StringWriter();
-        answer.write(new Gson().toJson(failure));
-      }
-      answers.write(answer + "\n");
+      JsonObject request = JsonParser.parseString(line).getAsJsonObject();
+      TimeZone.setDefault(TimeZone.getTimeZone(request.get("zone").getAsString()));
+      String[] answer = new String[1];
+      Thread thread = new Thread(() -> answer[0] = answer(request)); // ORC 1.5 keeps a thread's first zone for its dates
+      thread.start();
+      thread.join();
+      answers.write(answer[0] + "\n");
       answers.flush();
     }
   }
 
+  private static String answer(JsonObject request) {
+    try {
+      StringWriter answer = new StringWriter();
+      serve(request, new JsonWriter(answer));
+      return answer.toString();
+    } catch (Throwable error) { // some of ORC's own are Errors
+      StringWriter trace = new StringWriter();
+      error.printStackTrace(new PrintWriter(trace));
+      JsonObject failure = new JsonObject();
+      failure.addProperty("error", trace.toString());
+      return new Gson().toJson(failure);
+    }
+  }
+
   private static void serve(JsonObject request, JsonWriter answer) throws IOException {
-    TimeZone.setDefault(TimeZone.getTimeZone(request.get("zone").getAsString()));
     boolean utc = request.get("utc").getAsBoolean();
     answer.beginObject();
     if (request.has("rows")) {

@@ -101,6 +101,15 @@ def test_instants_and_old_dates(tmp_path: Path) -> None:
         orc_1_5().rows(tmp_path / "file.orc")
 
 
+def test_dates_are_looked_up_in_the_zone_of_each_request(tmp_path: Path) -> None:
+    """ORC 1.5 keeps the zone in which a thread first compared a date."""
+    path, rows = tmp_path / "file.orc", [("2024-02-29",)] * 2
+    PYORC.write(path, "struct<y:date>", rows, bloom_filter_columns=["y"])
+    for zone in ("America/New_York", "UTC", "Asia/Singapore"):
+        for judge in (orc_1_5().in_zone(zone), orc_2_3().in_zone(zone)):
+            assert judge.rows_matching(path, Predicate("y", "=", ("2024-02-29",))) == rows, judge.name
+
+
 def test_old_times_are_the_same_in_every_stripe(tmp_path: Path) -> None:
     """ORC's writer changes the calendar of a batch, which stays so when the batch is used again."""
     schema, time = "struct<t:timestamp,l:array<timestamp>>", "1000-02-28 12:00:00.000000000"
