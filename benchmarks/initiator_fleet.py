@@ -33,7 +33,7 @@ from benchmarks.parts.report import Row, conclude, disk_of
 from compactor.compaction.portions import split_portions
 from compactor.initiator import outdated
 from compactor.initiator.candidate_page import CandidatePage
-from compactor.initiator.candidate_scan import Scan
+from compactor.initiator.candidate_scan import CandidateScan
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table as Made
 from compactor.metastore.metastore import Metastore, open_metastore
@@ -121,7 +121,7 @@ def make_rows(metastore: Metastore, model: Made, warehouse: Path, partitions: in
 
 def decided(site: Site) -> Iterator[tuple[object, ...]]:
     """Yields the rows that a first pass stores, which has found that nothing is due."""
-    scan = Scan(site)
+    scan = CandidateScan(site)
     for portion in split_portions(scan.candidate_tables(), None):
         for candidate in CandidatePage(scan, portion.tables).sort_out(portion).pending:
             entity, basis = candidate.entity, candidate.basis

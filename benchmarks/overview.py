@@ -35,7 +35,7 @@ from compactor.metastore.schema import tables as t
 from compactor.site.site import Site, own_state
 from compactor.state import state_database
 from compactor.state.runs import DAY_MS, Run
-from compactor.state.seen_conditions import Seen
+from compactor.state.seen_conditions import SeenEntity
 from compactor.state.state_tables import RUNS
 from tests.support import servers
 from tests.support.many import site_of
@@ -82,7 +82,7 @@ def analyze(database: Database) -> None:
         conn.exec_driver_sql("ANALYZE")
 
 
-def seen(number: int, now: int) -> Seen:
+def seen(number: int, now: int) -> SeenEntity:
     figures = Condition(
         base_bytes=10_000_000,
         delta_bytes=1_000_000,
@@ -95,7 +95,7 @@ def seen(number: int, now: int) -> Seen:
         health=number % 101,
     )
     outcome = ("due", "notneeded", "notneeded", "skipped")[number % 4]
-    return Seen(entity=entity(number), outcome=outcome, because="made up", condition=figures, at=now)
+    return SeenEntity(entity=entity(number), outcome=outcome, because="made up", condition=figures, at=now)
 
 
 def make(site: Site, partitions: int) -> None:

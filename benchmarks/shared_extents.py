@@ -23,7 +23,7 @@ from benchmarks.parts.report import Row, conclude
 from compactor.orc.assembler import Assembler
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
-from compactor.rows.new_file import Target
+from compactor.rows.new_file import NewFileTarget
 from compactor.rows.remote_source import LOCAL
 from tests.support.reflinks import xfs
 from tests.support.wide_stripes import write_delta
@@ -34,7 +34,7 @@ STRIPE_BYTES = 16 << 20
 
 
 def joined(paths: list[Path], target: Path, *, sees_all: bool) -> None:
-    place = Target(storage=LOCAL, home=str(target.parent), path=str(target), sees_all=sees_all)
+    place = NewFileTarget(storage=LOCAL, home=str(target.parent), path=str(target), sees_all=sees_all)
     sources = [LocalSource(path) for path in paths]
     tails = [read_tail(source) for source in sources]
     with place.sink() as sink, Assembler(sink, like=tails[0], checksum=True) as assembler:

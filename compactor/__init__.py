@@ -1,4 +1,7 @@
-"""Compactor keeps Hive ACID tables fast: Airflow schedules, Spark rewrites, the metastore database remembers."""
+"""Compactor keeps Hive ACID tables fast.
+
+Airflow schedules, Spark rewrites, the metastore database remembers.
+"""
 
 from __future__ import annotations
 

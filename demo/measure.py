@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.answers.survey import Content
+from compactor.answers.survey import DirectoryContent
 from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, Target
@@ -26,7 +26,9 @@ def measure(site: Site, database: str, name: str) -> TableFigures:
     targets = list(_list_targets(site, table))
     txns = site.metastore.transactions.snapshot()
     write_ids = site.write_ids(table, txns)
-    content = sum((Content.from_listing(site.storage.listing(target.location)) for target in targets), Content())
+    content = sum(
+        (DirectoryContent.from_listing(site.storage.listing(target.location)) for target in targets), DirectoryContent()
+    )
     start = time.perf_counter()
     read = [read_rows(site, target, txns, write_ids) for target in targets]
     seconds = time.perf_counter() - start

@@ -1,1 +1,4 @@
-"""Hive's ACID layout as pure functions: names, write-id lists, the bucket property, a directory's state."""
+"""Hive's ACID layout as pure functions.
+
+Names, write-id lists, the bucket property and the state of a directory.
+"""

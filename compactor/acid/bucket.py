@@ -1,4 +1,4 @@
-"""ROW__ID, the name of a row for its whole life, and the bucket property in every ACID row (Hive's BucketCodec).
+"""ROW__ID, the permanent name of a row, and the bucket property in ACID rows (Hive's BucketCodec).
 
 The bucket property has 32 bits. V1 is ``001 | 1 reserved bit | 12 bits bucket | 4 reserved bits | 12 bits statement ID``; V0
 (before Hive 3) is the bucket itself.

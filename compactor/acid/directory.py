@@ -1,4 +1,4 @@
-"""A listing and a snapshot in; what is read, obsolete and aborted out (Hive's ``AcidUtils.getAcidState``).
+"""Sorts a listing into what is read, obsolete and aborted (Hive's ``AcidUtils.getAcidState``).
 
 Pure. The rules in the order in which they apply, and where they are stricter than Hive's:
 
@@ -77,7 +77,10 @@ class AcidDirectory:
 
     @property
     def waiting(self) -> int:
-        """The number of directories that a compaction leaves alone: those that hold an open write ID, or lie above one."""
+        """The number of directories that a compaction leaves alone.
+
+        They hold an open write ID, or lie above one.
+        """
         return len(self.left_out) + len(self.deltas) - len(self.compactable())
 
 
@@ -124,7 +127,10 @@ def acid_directory(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Visible:
-    """Bases and deltas that count in the snapshot, and the names of those excluded by their ``_v`` transaction."""
+    """The bases and deltas that count in the snapshot.
+
+    Also has the names of those that their ``_v`` transaction excludes.
+    """
 
     bases: tuple[ListedBase, ...]
     deltas: tuple[ListedDelta, ...]
@@ -152,7 +158,7 @@ def _visible(found: SortedListing, txns: ValidTxnList) -> _Visible:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bases:
-    """The ``best`` base, which is read, the one with the smallest write ID, and what becomes of the others."""
+    """The ``best`` base, which is read, the base with the smallest write ID, and the fate of the others."""
 
     best: ListedBase | None
     oldest: ListedBase | None
@@ -184,7 +190,10 @@ def _choose_base(bases: Iterable[ListedBase], write_ids: ValidWriteIdList) -> _B
 
 
 def _beats(challenger: Base, best: Base) -> bool:
-    """The larger number wins; of one number the compacted base, of two compacted ones the higher ``_v`` (HIVE-25777)."""
+    """Returns true if the first base is read instead of the second.
+
+    The larger number wins; of one number the compacted base, of two compacted ones the higher ``_v`` (HIVE-25777).
+    """
     return (challenger.write_id, challenger.visibility_txn_id) > (best.write_id, best.visibility_txn_id)
 
 

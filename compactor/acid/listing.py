@@ -1,4 +1,7 @@
-"""A directory's listing, sorted by Hive's names: bases, deltas, original files, and unnumbered or unparsable ones."""
+"""A directory's listing, sorted by Hive's names.
+
+It has bases, deltas, original files, and unnumbered or unparsable names.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,9 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One file with rows. ``number`` is the file number: rows and delete events meet only within one number.
+    """One file with rows.
+
+    ``number`` is the file number: rows and delete events meet only within one number.
 
     ``raw`` is set if the name is that of a file without ACID columns (original, or LOAD DATA into a delta),
     ``has_flush_length`` if a streaming writer's side file gives the file's logical length.
@@ -74,7 +79,9 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcidDir:
-    """A base or delta that is read, with its data files in path order and the bytes of all files that aren't hidden.
+    """A base or delta that is read, with its data files in path order.
+
+    ``total_bytes`` counts all files that are not hidden.
 
     ``unnumbered`` are files without a file number in their name (theirs is -1): some readers read them all the same.
     """

@@ -1,4 +1,4 @@
-"""Names inside a transactional table, parsed and formatted: directories, files, and names that readers skip.
+"""Parses and formats names inside a transactional table: directories, files, names that readers skip.
 
 Pure: strings in, values out. The forms are those of Hive's ``AcidUtils`` and ``AcidConstants``.
 """
@@ -49,7 +49,10 @@ class DeltaKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """All rows up to ``write_id``. ``visibility_txn_id`` is the compaction's transaction, 0 for INSERT OVERWRITE."""
+    """All rows up to ``write_id``.
+
+    ``visibility_txn_id`` is the compaction's transaction, 0 for INSERT OVERWRITE.
+    """
 
     write_id: WriteId
     visibility_txn_id: TxnId = TxnId(0)
@@ -182,7 +185,10 @@ def known_directory(name: str) -> Base | Delta | None:
 
 @lru_cache(maxsize=_NAMES_KEPT)
 def parse_file(name: str) -> BucketFile | OriginalFile | None:
-    """Returns the file number and other parts of a data file's name; None for any other name (readers skip such files)."""
+    """Returns the file number and other parts of a data file's name; None for any other name.
+
+    Readers skip files with other names.
+    """
     if match := _BUCKET.fullmatch(name):
         number, attempt = match.groups()
         return BucketFile(number=int(number), attempt=None if attempt is None else int(attempt))
@@ -192,7 +198,9 @@ def parse_file(name: str) -> BucketFile | OriginalFile | None:
 
 
 def is_skipped(name: str) -> bool:
-    """Returns true if every reader skips this file or directory: hidden ones, and running writers' ``-tmp.`` manifests.
+    """Returns true if every reader skips this file or directory.
+
+    Readers skip hidden names, and the ``-tmp.`` manifests of running writers.
 
     ``-tmp.*`` is not hidden by Hive's own rule; Hive 4 writers keep such directories in the table's root while they run.
     """
@@ -214,7 +222,7 @@ def staging_name(txn: TxnId, token: str = "") -> str:
 
 
 def writing_name(txn: TxnId, token: str) -> str:
-    """Returns the name of the hidden directory in which transaction ``txn`` stages the rows that it writes.
+    """Returns the name of the hidden directory in which transaction ``txn`` stages its rows.
 
     Args:
         token: random hexadecimal digits, so that nobody can take the name first.
@@ -223,7 +231,7 @@ def writing_name(txn: TxnId, token: str) -> str:
 
 
 def parse_staging(name: str) -> TxnId | None:
-    """Returns the transaction of a staging directory, of a compaction or a writer; None for any other name."""
+    """Returns the transaction of a staging directory, of a compaction or a writer; else None."""
     match = _STAGING.fullmatch(name)
     txn = _number(match.group(1)) if match else None
     return None if txn is None else TxnId(txn)
@@ -231,7 +239,10 @@ def parse_staging(name: str) -> TxnId | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
-    """A directory that waits to be removed: ``final_name`` may go once all transactions up to ``until`` have ended."""
+    """A directory that waits to be removed.
+
+    ``final_name`` may go once all transactions up to ``until`` have ended.
+    """
 
     final_name: str
     until: TxnId
@@ -242,8 +253,10 @@ class Hidden:
 
 
 def set_aside_name(name: str, at_ms: int) -> str:
-    """Returns the hidden name of a directory that a person has set aside at ``at_ms`` (epoch ms); nothing of ours ever
-    removes it."""
+    """Returns the hidden name of a directory that a person has set aside at ``at_ms`` (epoch ms).
+
+    Nothing of ours ever removes it.
+    """
     return f"{SET_ASIDE_PREFIX}{at_ms}_{name}"
 
 
@@ -256,7 +269,7 @@ def parse_hidden(name: str) -> Hidden | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantine:
-    """A directory that holds what the cleaning of one entry took out of readers' sight, under the final names.
+    """A directory with what the cleaning of one entry hid from readers, under the final names.
 
     ``is_erased`` once it has been given up: it is emptied under that name.
     """

@@ -1,4 +1,6 @@
-"""Partition names ``k=v/k2=v2`` as Hive writes them (``FileUtils.makePartName``), and the forms in which it records them.
+"""Partition names ``k=v/k2=v2`` as Hive writes them, and the forms in which it records them.
+
+Hive writes them with ``FileUtils.makePartName``.
 
 Hive 4 escapes the name of a static partition a second time when it records a lock or a write
 (``p=a b%3Dc`` becomes ``p=a b%253Dc``), so both forms mean the same partition. Hive 3.1 records it in lower case
@@ -41,12 +43,15 @@ def part_values(name: str) -> tuple[str, ...]:
 
 
 def escape_again(name: str) -> str:
-    """Returns the form in which Hive records a static partition: every value of ``name`` escaped once more."""
+    """Returns the form in which Hive records a static partition: each value escaped once more."""
     return name.replace("%", "%25")
 
 
 def unescape_once(name: str) -> str:
-    """Returns the name behind the twice-escaped form ``name``; ``name`` itself if it cannot be twice escaped."""
+    """Returns the name behind the twice-escaped form ``name``.
+
+    Returns ``name`` itself if it cannot be twice escaped.
+    """
     less = name.replace("%25", "%")
     return less if escape_again(less) == name else name
 

@@ -1,4 +1,4 @@
-"""Facts that are certain about the rows of a file, or of several together. Values only, so that they travel.
+"""Certain facts about the rows of one or more files. They are plain values, so that they travel.
 
 The rule throughout: a figure is exact, or it is None.
 """
@@ -15,8 +15,11 @@ Extreme: TypeAlias = int | float | Decimal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFigures:
-    """One column. ``name`` and ``type`` are those of the file, the type as Hive's text; ``values`` counts the rows that
-    are not null. ``low`` and ``high`` are None without values, and where they are not known."""
+    """The figures of one column.
+
+    ``name`` and ``type`` are those of the file, the type as Hive's text; ``values`` counts the rows that are not null.
+    ``low`` and ``high`` are None without values, and where they are not known.
+    """
 
     name: str
     type: str
@@ -28,7 +31,10 @@ class ColumnFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFigures:
-    """All rows together. ``raw_size`` is Hive's ``rawDataSize``; ``columns`` is empty where nothing is known of them."""
+    """The figures of all rows together.
+
+    ``raw_size`` is Hive's ``rawDataSize``; ``columns`` is empty where nothing is known of them.
+    """
 
     rows: int
     raw_size: int

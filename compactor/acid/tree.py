@@ -1,5 +1,7 @@
-"""Everything below a location, as deep as it goes: looked through before the transactions that may have written there are
-forgotten."""
+"""Everything below a location, at any depth.
+
+It is looked through before the transactions that may have written there are forgotten.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ class Tree:
 
 
 def is_or_was_acid(path: str) -> bool:
-    """Returns true if the last name of ``path`` is that of a base or delta, or was it before it was hidden."""
+    """Returns true if ``path`` ends in the name of a base or delta, or did so before it was hidden."""
     name = final_name(path)
     try:
         return parse_directory(name) is not None

@@ -1,4 +1,4 @@
-"""Snapshots: the transactions, and the write IDs of one table, that a reader, a compactor or a cleaner may see.
+"""Snapshots: the transactions and write IDs that a reader, a compactor or a cleaner may see.
 
 Text forms and meanings are those of Hive's ``ValidReadTxnList``, ``ValidReaderWriteIdList``,
 ``ValidCompactorWriteIdList`` and ``ValidCleanerWriteIdList``.
@@ -73,7 +73,10 @@ class ValidTxnList:
 
 @dataclass(frozen=True, kw_only=True)
 class ValidWriteIdList:
-    """The write IDs of one ``table`` (``db.table``) that a reader sees. Those with no row in TXNS count as committed."""
+    """The write IDs of one ``table`` (``db.table``) that a reader sees.
+
+    Write IDs without a row in TXNS count as committed.
+    """
 
     table: str | None
     high_watermark: WriteId
@@ -125,7 +128,7 @@ class ValidWriteIdList:
         return RangeAnswer.ALL if count == high - low + 1 else RangeAnswer.SOME
 
     def committed_since(self, earlier: ValidWriteIdList) -> list[WriteId]:
-        """Returns the write IDs that this list sees and ``earlier``, an older list of the same table, did not, in order.
+        """Returns the write IDs that this list sees and an older list of the same table did not, in order.
 
         One that was aborted stays so, even when its transaction has been forgotten.
         """
@@ -143,7 +146,7 @@ class ValidWriteIdList:
         )
 
     def for_compactor(self) -> CompactorWriteIdList:
-        """Returns the list that a compaction reads by: nothing from the lowest open write ID on, and no aborted ones."""
+        """Returns the list of a compaction: nothing from the lowest open write ID on, and nothing aborted."""
         watermark = self.high_watermark if self.min_open is None else WriteId(self.min_open - 1)
         watermark = min(watermark, self.high_watermark)
         return CompactorWriteIdList(
@@ -196,8 +199,10 @@ class ValidWriteIdList:
 
 @dataclass(frozen=True, kw_only=True)
 class LaterWriteIdList(ValidWriteIdList):
-    """A reader's list without what ``earlier`` sees. It tells which rows have come since, and is no snapshot by which a base
-    or a delta is chosen."""
+    """A reader's list without the write IDs that ``earlier`` sees.
+
+    It tells which rows have come since. It is not a snapshot, so no base or delta is chosen by it.
+    """
 
     earlier: ValidWriteIdList
 

@@ -1,4 +1,4 @@
-"""Assets with URIs ``hive://METASTORE/DATABASE/TABLE``, and the lineage of the tables that a task compacted.
+"""Assets with URIs ``hive://METASTORE/DATABASE/TABLE``, and the lineage of compacted tables.
 
 Each metastore also has two assets of our own: ``hive://METASTORE/-/requested`` and ``hive://METASTORE/-/compacted``. A table
 that is watched for commits has ``hive://METASTORE/DATABASE/TABLE/-/committed``.
@@ -49,7 +49,9 @@ def create_asset(
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> Dataset | None:
-    """Returns the table by OpenLineage's names for Hive: the metastore's authority, and ``database.table`` in it.
+    """Returns the table by OpenLineage's names for Hive.
+
+    These are the metastore's authority, and ``database.table`` in it.
 
     None for an asset that is not a table, or if no OpenLineage client is installed.
     """
@@ -73,12 +75,17 @@ def compacted(metastore: str) -> Asset:
 
 
 def tables(metastore: str) -> AssetAlias:
-    """Returns the alias under which a batch reports the tables that it compacted, which only its end tells."""
+    """Returns the alias under which a batch reports the tables that it compacted.
+
+    Only the end of the batch tells which.
+    """
     return AssetAlias(name=f"{SCHEME}://{metastore}/?")
 
 
 def committed(table: str, metastore: str = "default") -> Asset:
-    """Returns the asset of commits to ``table``. It differs from the table's own asset, which compactions report.
+    """Returns the asset of commits to ``table``.
+
+    It differs from the table's own asset, which compactions report.
 
     Raises:
         ValueError: ``table`` is not of the form ``DATABASE.TABLE``.
@@ -99,7 +106,9 @@ _Facet = TypeVar("_Facet")
 
 
 def make_lineage(metastore: str, compactions: Collection[int]) -> OperatorLineage:
-    """Returns each table that ``compactions`` wrote, as an input and an output with its rows, bytes and files.
+    """Returns each table that ``compactions`` wrote, as an input and an output.
+
+    Each has its rows, bytes and files.
 
     Tables have the names of ``convert_asset_to_openlineage``. Only the OpenLineage provider calls this, so its classes are
     imported here.

@@ -35,7 +35,9 @@ def watched(table: str, *, metastore: str = "default", poll_seconds: float | Non
 
 
 class CommitTrigger(BaseEventTrigger):
-    """Fires whenever writers have committed to a table since the last look; the first look only remembers the table.
+    """Fires whenever writers have committed to a table since the last look.
+
+    The first look only remembers the table.
 
     An event has ``table``, ``commits`` (their number), ``first_write_id``, ``last_write_id`` and ``partitions``. Airflow
     stores the last look with the asset, so the next triggerer reports commits from a time without one. Compactions do not

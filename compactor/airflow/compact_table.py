@@ -25,7 +25,9 @@ _RETURNED = ("table", "partition", "type")  #: what a function of ``@task.compac
 
 
 class CompactTableOperator(BaseOperator):
-    """Queues compactions of a table for the worker, waits until they have ended, and fails with their own error.
+    """Queues compactions of a table, waits until they have ended, and fails with their own error.
+
+    The worker compacts.
 
     Its value lists the requests: ``table``, ``partition``, ``compaction``, ``type``, ``because`` and, if it waited,
     ``state``. A run requests each compaction once, however often its task is tried or cleared; only failed ones are
@@ -154,7 +156,10 @@ class CompactTableOperator(BaseOperator):
 
 
 class _DecoratedCompactTable(DecoratedOperator, CompactTableOperator):
-    """Compacts the table that a function returns: its name, or a mapping with ``table``, ``partition`` and ``type``."""
+    """Compacts the table that a function returns.
+
+    It returns a name, or a mapping with ``table``, ``partition`` and ``type``.
+    """
 
     template_fields: Sequence[str] = (*DecoratedOperator.template_fields, *CompactTableOperator.template_fields)
     template_fields_renderers: ClassVar[dict[str, str]] = dict(DecoratedOperator.template_fields_renderers)

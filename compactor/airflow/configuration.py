@@ -15,7 +15,10 @@ _NAME = re.compile(r"[A-Za-z0-9_\-]+")
 
 
 def text(key: str) -> str:
-    """Returns the value of ``key`` as Airflow resolves it (environment, airflow.cfg, command), else our default."""
+    """Returns the value of ``key`` as Airflow resolves it, else our default.
+
+    Airflow reads the environment, airflow.cfg and a command.
+    """
     return str(conf.get(SECTION, key, fallback=OPTIONS[key].default)).strip()
 
 

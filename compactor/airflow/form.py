@@ -15,7 +15,10 @@ _REBALANCE, _WHERE = "Rebalance", "Where it runs"
 
 
 def fields() -> dict[str, Param]:
-    """Returns the fields. The first task checks free texts, because its messages are better than a schema's."""
+    """Returns the fields.
+
+    The first task checks free texts, because its messages are better than a schema's.
+    """
     return {
         "table": Param(
             "",

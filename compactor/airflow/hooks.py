@@ -26,7 +26,9 @@ ENVIRONMENT = {
 
 
 class CompactorHook(BaseHook):
-    """Opens the metastore ``name`` with the configuration of the connection, ``compactor.toml`` and the environment.
+    """Opens the metastore ``name``.
+
+    It uses the configuration of the connection, ``compactor.toml`` and the environment.
 
     ``conn_id`` names the connection; None means the one of ``[compactor] conn_id`` for this metastore, if any.
     """
@@ -63,7 +65,9 @@ class CompactorHook(BaseHook):
         return configuration
 
     def connection(self) -> dict[str, str]:
-        """Returns the values of the Airflow connection by the keys of ``ENVIRONMENT``; empty if none is configured.
+        """Returns the values of the Airflow connection by the keys of ``ENVIRONMENT``.
+
+        Returns nothing if none is configured.
 
         Raises:
             AirflowNotFoundException: ``[compactor] conn_id`` names a connection that does not exist.

@@ -1,4 +1,4 @@
-"""Links of our tasks in Airflow's UI: to the page's history of a table, and to Spark's page of an application."""
+"""Links of our tasks in Airflow's UI: to a table's history, and to Spark's page of an application."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class HistoryLink(BaseOperatorLink):
 
 
 class SparkLink(BaseOperatorLink):
-    """A link to Spark's page of the application that last ran the operator's compactions; empty if it has none."""
+    """A link to Spark's page of the application that last ran the operator's compactions.
+
+    It is empty if there is none.
+    """
 
     name = "Spark"
 

@@ -39,7 +39,9 @@ _UPLOADS = "spark.kubernetes.file.upload.path"
 
 
 class CompactionSubmitOperator(SparkSubmitOperator):
-    """Submits one planned batch under its queue and its run-as user, and waits for it, without a slot if possible.
+    """Submits one planned batch under its queue and its run-as user, and waits for it.
+
+    It waits without a slot if possible.
 
     The command line contains only names and numbers: the driver finds the database by its own configuration, and
     spark-submit inherits a file in memory with the site's secret keys of Spark. The task only watches a driver that is a
@@ -296,7 +298,9 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             super().on_kill()
 
     def _get_hook(self) -> SparkSubmitHook:
-        """Returns the provider's hook. Without a connection it would fall back to YARN; we fall back to this machine.
+        """Returns the provider's hook.
+
+        Without a connection it would fall back to YARN; we fall back to this machine.
 
         Raises:
             BadSetting: cluster mode on Spark standalone, which does not support it for Python.
@@ -336,7 +340,9 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         return hook
 
     def _pass_configuration(self, hook: SparkSubmitHook) -> None:
-        """Lets a driver on a node of YARN find compactor.toml: at the same path, or as a copy that travels with it.
+        """Lets a driver on a node of YARN find compactor.toml.
+
+        It is at the same path, or a copy travels with the driver.
 
         Raises:
             BadSetting: the driver would find no configuration.
@@ -402,7 +408,10 @@ def _close_pipe(hook: SparkSubmitHook | None) -> None:
 
 
 def spark_binary() -> str:
-    """Returns ``[compactor] spark_binary``: as is if it is a path or on PATH, else next to the running python."""
+    """Returns ``[compactor] spark_binary``.
+
+    As is if it is a path or on PATH, else next to the running python.
+    """
     name = text("spark_binary")
     if "/" in name or shutil.which(name) is not None:
         return name
@@ -411,7 +420,9 @@ def spark_binary() -> str:
 
 
 def driver_environment() -> dict[str, str]:
-    """Returns the driver's environment: the python of its executors and the path of the configuration. No secrets.
+    """Returns the driver's environment: the python of its executors and the path of the configuration.
+
+    No secrets.
 
     Executors of a local master import nothing from the current directory.
     """

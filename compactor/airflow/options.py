@@ -1,4 +1,4 @@
-"""The keys of section ``[compactor]`` in Airflow's configuration, as data, and the page of docs that lists them."""
+"""The keys of section ``[compactor]`` in Airflow's configuration, and the page of docs with them."""
 
 from __future__ import annotations
 

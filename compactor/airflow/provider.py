@@ -1,4 +1,7 @@
-"""The description for Airflow's provider manager: connection type, configuration section, asset URIs, modules."""
+"""The description for Airflow's provider manager.
+
+Connection type, configuration section, asset URIs, modules.
+"""
 
 from __future__ import annotations
 

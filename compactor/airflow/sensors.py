@@ -1,4 +1,4 @@
-"""Sensors that wait until the metastore has changed, until requests have ended, or until a compaction is due."""
+"""Sensors that wait until the metastore has changed, requests have ended, or a compaction is due."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class RequestsSensor(BaseSensorOperator):
 
 
 class CompactionDueSensor(BaseSensorOperator):
-    """Waits until a table, one of its partitions, or a table of a database exceeds a threshold of the initiator.
+    """Waits until a table, partition or table of a database exceeds a threshold of the initiator.
 
     The thresholds are ``hive.compactor.delta.num.threshold``, ``hive.compactor.delta.pct.threshold`` and those of aborted
     transactions. The value lists the due compactions: ``table``, ``partition``, ``type`` and ``because``. Paused and queued

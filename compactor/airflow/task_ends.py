@@ -34,7 +34,10 @@ def is_ended_by_person(ti: Any) -> bool:
 
 
 def is_waiting_again(ti: Any) -> bool:
-    """Tells whether a later try of the task is waiting: the task was cleared, and ran again before this check."""
+    """Tells whether a later try of the task is waiting.
+
+    The task was cleared, and ran again before this check.
+    """
     from airflow.sdk.execution_time.xcom import XCom
 
     waiting_try = XCom.get_one(

@@ -24,7 +24,7 @@ from compactor.airflow.options import OPTIONS
 from compactor.answers.alarms import Alarm, raised_alarms
 from compactor.answers.preview import Preview, preview
 from compactor.answers.readings import Readings, take_readings
-from compactor.answers.table_commits import Seen, commits_since
+from compactor.answers.table_commits import SeenTable, commits_since
 from compactor.base.errors import BadSetting, CompactorError, LaunchFailed, NotFound, Refused
 from compactor.base.redaction import redact_plain
 from compactor.batches import control
@@ -55,7 +55,10 @@ _SUCCESSES = frozenset({State.READY_FOR_CLEANING.label, State.SUCCEEDED.label, S
 
 
 def read_marker(metastore: str) -> tuple[str, float]:
-    """Reads the change marker, with a digest of the settings, and ``hive.compactor.check.interval`` in seconds."""
+    """Reads the change marker, with a digest of the settings, and the interval of checks.
+
+    The interval is ``hive.compactor.check.interval``, in seconds.
+    """
     with CompactorHook(metastore).get_conn() as site:
         interval = site.settings.milliseconds("hive.compactor.check.interval") / 1000
         settings = hashlib.sha256(
@@ -270,7 +273,7 @@ def read_commits(
         CompactorError: the table cannot be read.
     """
     try:
-        earlier = None if seen is None else Seen.from_json(seen)
+        earlier = None if seen is None else SeenTable.from_json(seen)
     except (KeyError, ValueError, TypeError, AttributeError):
         log.warning("%s: the stored state %r cannot be parsed; commits from now on are reported", table, seen)
         earlier = None
@@ -280,7 +283,10 @@ def read_commits(
 
 
 def tracking_url(metastore: str, ids: Collection[int]) -> str | None:
-    """Returns the address of Spark's page of the last application with one of these entries; None if unknown."""
+    """Returns the address of Spark's page of the last application with one of these entries.
+
+    Returns None if unknown.
+    """
     with CompactorHook(metastore).get_conn() as site:
         return None if site.state is None or not ids else site.state.batches.tracking_url(site.name, ids)
 

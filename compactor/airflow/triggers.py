@@ -1,4 +1,7 @@
-"""Triggers, which wait without a worker slot, in the triggerer's event loop; their database work runs in threads."""
+"""Triggers, which wait without a worker slot, in the triggerer's event loop.
+
+Their database work runs in threads.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ async def _pause(metastore: str, trouble: CompactorError) -> float:
 
 
 class ChangeTrigger(BaseTrigger):
-    """Fires once the metastore's change marker differs from ``seen``, or ``hive.compactor.check.interval`` has passed.
+    """Fires once the metastore's change marker differs from ``seen``, or the interval has passed.
+
+    The interval is ``hive.compactor.check.interval``.
 
     ``seen`` is the marker from which the last scan started, so no change between two runs is missed, and an unchanged
     backlog does not fire again. A scan starts at most every ``poll_seconds``.
@@ -109,7 +114,9 @@ class EntriesTrigger(BaseTrigger):
 
 
 class DueTrigger(BaseTrigger):
-    """Fires once a compaction in a table or a database is due: ``{"due": [...]}``, or ``{"error": "..."}``.
+    """Fires once a compaction in a table or a database is due.
+
+    Its event is ``{"due": [...]}``, or ``{"error": "..."}``.
 
     It looks at directories when the metastore has changed, and every ``hive.compactor.check.interval``, because aborted
     transactions become due by their age.
@@ -156,7 +163,9 @@ class DueTrigger(BaseTrigger):
 
 
 class BatchTrigger(BaseTrigger):
-    """Fires once a batch is no longer under way, with its status as the event; until then it logs progress.
+    """Fires once a batch is no longer under way, with its status as the event.
+
+    Until then it logs progress.
 
     A triggerer that ends, or passes the trigger on, leaves the application running. A person who marks the task ends the
     application and its requests. Clearing the task only ends the application, and a new one follows.

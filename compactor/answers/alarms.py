@@ -34,7 +34,10 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """Raises an alarm when a reading is above a limit: the value of a setting, or a number where Hive has no setting."""
+    """Raises an alarm when a reading is above a limit.
+
+    The limit is the value of a setting, or a number where Hive has no setting.
+    """
 
     name: str
     reading: str  #: its suffix gives the unit: ``_ms``, ``_ratio``, else a count

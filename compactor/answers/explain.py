@@ -77,7 +77,7 @@ class PartitionExplanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class ChangedSetting:
     """A setting of this table that differs from its default, and its source."""
 
     key: str
@@ -90,12 +90,15 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The whole answer. ``protections`` are sentences about what keeps readers safe here and what does not."""
+    """The whole answer.
+
+    ``protections`` are sentences about what keeps readers safe here and what does not.
+    """
 
     table: Table
     mode: str
     mode_source: str
-    settings: tuple[Changed, ...]
+    settings: tuple[ChangedSetting, ...]
     spark_conf: Mapping[str, str]
     ignored: tuple[tuple[str, str], ...]
     partitions: tuple[PartitionExplanation, ...]
@@ -215,9 +218,9 @@ def _table_facts(table: Table) -> dict[str, object]:
     }
 
 
-def _list_changed(settings: Settings) -> tuple[Changed, ...]:
+def _list_changed(settings: Settings) -> tuple[ChangedSetting, ...]:
     return tuple(
-        Changed(key=row.key, value=row.value, source=row.source)
+        ChangedSetting(key=row.key, value=row.value, source=row.source)
         for row in settings.explain()
         if row.source != "default"
     )

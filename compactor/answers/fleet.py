@@ -29,7 +29,7 @@ _FEW = 10  #: running and failed compactions that are shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returns:
-    """Sums over the runs of some days: what they removed, moved and cost, and how much less opening takes now."""
+    """Sums over the runs of some days: what they removed, moved and cost, and what opening saves now."""
 
     days: int
     runs: int = 0

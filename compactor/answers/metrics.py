@@ -71,7 +71,7 @@ def metrics(site: Site) -> Iterator[GaugeMetricFamily]:
     yield from _fleet_gauges(site.name, overview)
 
 
-class Read(Collector):
+class ReadMetrics(Collector):
     """Metrics that were read before."""
 
     def __init__(self, families: Iterable[GaugeMetricFamily]) -> None:
@@ -82,13 +82,13 @@ class Read(Collector):
         return self._families
 
 
-def read_now(site: Site) -> Read:
+def read_now(site: Site) -> ReadMetrics:
     """Reads all metrics.
 
     Raises:
         CompactorError: they cannot be read.
     """
-    return Read([_up_gauge(site.name, 1), *metrics(site)])
+    return ReadMetrics([_up_gauge(site.name, 1), *metrics(site)])
 
 
 class MetastoreCollector(Collector):

@@ -17,7 +17,7 @@ from compactor.metastore.queue.entries import Ended
 from compactor.site.site import Site, paused_tables
 from compactor.state.batches import Batch
 from compactor.state.runs import Run
-from compactor.state.seen_conditions import ConditionFilter, Seen
+from compactor.state.seen_conditions import ConditionFilter, SeenEntity
 
 #: The page's filters, and the outcomes that each selects.
 OUTCOMES: Mapping[str, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ class Page:
 
 
 def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: bool, limit: int, offset: int) -> Page:
-    """Returns the last look at each table and partition, with its current row of the queue and its history.
+    """Returns the last look at each table and partition, with its row of the queue and its history.
 
     Raises:
         BadSetting: there is no such order.
@@ -56,7 +56,7 @@ def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: 
     return Page(rows=tuple(table_rows(site, seen)), total=conditions.count(site.name, condition_filter))
 
 
-def table_rows(site: Site, seen: Sequence[Seen]) -> list[dict[str, object]]:
+def table_rows(site: Site, seen: Sequence[SeenEntity]) -> list[dict[str, object]]:
     """Returns a row of each look, with its current row of the queue and its history."""
     entities = [table.entity for table in seen]
     queued = site.metastore.entries.newest_queued(entities)
@@ -74,7 +74,7 @@ def table_rows(site: Site, seen: Sequence[Seen]) -> list[dict[str, object]]:
     ]
 
 
-def _table_row(seen: Seen, entry: Entry | None, ended: Ended, is_paused: bool) -> dict[str, object]:
+def _table_row(seen: SeenEntity, entry: Entry | None, ended: Ended, is_paused: bool) -> dict[str, object]:
     condition = seen.condition
     committed = (entry.commit_time if entry is not None else None) or 0
     figures = None
@@ -97,7 +97,10 @@ def _table_row(seen: Seen, entry: Entry | None, ended: Ended, is_paused: bool) -
 
 
 def queue_page(site: Site, *, find: str, state: State | None, limit: int, offset: int) -> Page:
-    """Returns rows of the queue, oldest first, with progress, what each waits for, and whether it can be cancelled."""
+    """Returns rows of the queue, oldest first.
+
+    Each has its progress, what it waits for, and whether it can be cancelled.
+    """
     entries_page = site.metastore.entries.queue_page(
         find=find, states=None if state is None else (state,), limit=limit, offset=offset
     )

@@ -1,4 +1,7 @@
-"""Dry runs: a compaction's inputs, the names of its outputs and the bytes it could copy. Nothing is written."""
+"""Dry runs: a compaction's inputs, the names of its outputs and the bytes it could copy.
+
+Nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from compactor.answers.survey import Survey
 from compactor.base.errors import CompactorError
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType, parse_type
-from compactor.insight.estimates import Estimate, Work, estimator_of, reencoded_of, store_of
+from compactor.insight.estimates import Estimate, EstimatedWork, estimator_of, reencoded_of, store_of
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.output_format import fit_to_zones, output_types
 from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions, fit_to_class, in_order, target_tail
@@ -49,7 +52,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """One partition's dry run. Names in ``outputs`` have the number that the next transaction would get now.
+    """One partition's dry run.
+
+    Names in ``outputs`` have the number that the next transaction would get now.
 
     ``nothing`` says why there is nothing to merge, ``error`` why the partition cannot be compacted; in both cases there are
     neither inputs nor outputs. ``is_noop`` is true if the cleaner would have nothing to do either. ``files`` is the number
@@ -150,10 +155,10 @@ def _with_estimates(site: Site, previews: Sequence[Preview]) -> list[Preview]:
     ]
 
 
-def _work_of(preview: Preview) -> Work:
+def _work_of(preview: Preview) -> EstimatedWork:
     cost = preview.cost
     rest = preview.input_bytes - cost.bytes_copied
-    return Work(
+    return EstimatedWork(
         store=preview.store,
         type=preview.type.label,
         files=preview.files,
@@ -165,7 +170,7 @@ def _work_of(preview: Preview) -> Work:
 def _preview_or_error(
     site: Site, survey: Survey, entity: Entity, requested_type: CompactionType | None, properties: Mapping[str, str]
 ) -> Preview:
-    """Returns a preview with an error if the partition cannot be read, so that the others still get theirs."""
+    """Returns a preview, with an error if the partition cannot be read, so that the others go on."""
     try:
         return _preview(site, survey, entity, requested_type, properties)
     except CompactorError as error:

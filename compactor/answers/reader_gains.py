@@ -1,4 +1,4 @@
-"""The gains of readers from compactions: reads of each table, and like queries before and after a compaction."""
+"""The gains of readers: reads of each table, and like queries before and after a compaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from compactor.insight.read_returns import Compared, ReadOnce, RunOnce, compare
+from compactor.insight.read_returns import ComparedQueries, ReadOnce, RunOnce, compare
 from compactor.site.site import Site
 from compactor.state.read_counts import ReadsOfTable
 from compactor.state.runs import DAY_MS, Run
@@ -29,7 +29,7 @@ class TableReads:
     seconds: float = 0.0
     last_at: int | None = None
     runs: int = 0
-    compared: tuple[Compared, ...] = field(default=())
+    compared: tuple[ComparedQueries, ...] = field(default=())
 
     @property
     def is_read(self) -> bool:
@@ -90,7 +90,7 @@ def reads_of(site: Site, database: str, table: str, *, days: int = DAYS) -> Tabl
 
 
 def _table(site: Site, state: OwnState, sums: ReadsOfTable, since: int, runs: int) -> TableReads:
-    compared: list[Compared] = []
+    compared: list[ComparedQueries] = []
     if runs:
         of_table = (site.name, sums.database, sums.table, since)
         reads = state.reads.of_table(*of_table, _MOST_READS)
@@ -113,5 +113,5 @@ def _run(run: Run) -> RunOnce:
     )
 
 
-def _mean(values: Sequence[float], compared: Sequence[Compared]) -> float | None:
+def _mean(values: Sequence[float], compared: Sequence[ComparedQueries]) -> float | None:
     return round(fmean(values, [run.queries for run in compared]), 4) if compared else None

@@ -190,7 +190,9 @@ def _list_entries(site: Site) -> list[Entry]:
 def show_compactions(
     site: Site, selection: CompactionFilter | None = None, *, order: str = "", limit: int | None = None
 ) -> list[QueueRow]:
-    """Returns the queue and the history in Hive's order: by the latest event, newest first, then by request time.
+    """Returns the queue and the history in Hive's order.
+
+    The latest event decides, newest first, then the time of the request.
 
     ``order`` replaces it, as in Hive's statement: columns with ``asc`` or ``desc``, separated by commas. Unset values come
     last.
@@ -286,7 +288,10 @@ def compaction_row(entry: Entry) -> CompactionRow:
 
 
 def _host(worker: str | None) -> str | None:
-    """Returns the host in a worker id: ours is ``compactor-<role>-<host>-<pid>-<number>``, Hive's ``<host>-<thread>``."""
+    """Returns the host in a worker id.
+
+    Ours is ``compactor-<role>-<host>-<pid>-<number>``, Hive's ``<host>-<thread>``.
+    """
     if not worker:
         return None
     if is_compactor(worker):

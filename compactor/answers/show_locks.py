@@ -37,7 +37,10 @@ class LockShown(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockExtended(LockShown):
-    """A row of SHOW LOCKS ... EXTENDED: adds how long a lock has been held, and the lock that a waiting one waits for."""
+    """A row of SHOW LOCKS ... EXTENDED.
+
+    Adds how long a lock has been held, and the lock that a waiting one waits for.
+    """
 
     held_ms: int | None
     waits_for: str | None

@@ -72,7 +72,10 @@ class DecisionRow(Row):
 
 
 def show_transactions(site: Site) -> list[TransactionRow]:
-    """Returns open and aborted transactions, oldest first; committed ones stay in TXNS only for a while and are left out."""
+    """Returns open and aborted transactions, oldest first.
+
+    Committed ones stay in TXNS only for a while and are left out.
+    """
     return [
         TransactionRow(
             txnid=txn.id,
@@ -89,7 +92,7 @@ def show_transactions(site: Site) -> list[TransactionRow]:
 
 
 def show_blockers(site: Site) -> list[BlockerRow]:
-    """Returns each transaction that keeps the cleaner from a compaction, with the bytes that wait to be removed."""
+    """Returns each transaction that holds up the cleaner, with the bytes that wait to be removed."""
     return [
         BlockerRow(
             compactionid=blocked.entry.id,
@@ -113,7 +116,7 @@ def show_settings(settings: Settings) -> list[SettingRow]:
 
 
 def show_decisions(site: Site) -> list[DecisionRow]:
-    """Returns the initiator's decisions in force: of its newest pass, or of an earlier one if nothing has changed since.
+    """Returns the initiator's decisions in force: of its newest pass, or older ones if nothing changed.
 
     Raises:
         Refused: this site keeps no state of its own.
@@ -137,7 +140,9 @@ def show_decisions(site: Site) -> list[DecisionRow]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineRow(Row):
-    """The directories that the cleaning of one compaction keeps, from ``since`` to ``until`` (epoch ms in the database).
+    """The directories that the cleaning of one compaction keeps.
+
+    They are kept from ``since`` to ``until`` (epoch ms of the database).
 
     Once the compaction is undone, these are the directories that it had written.
     """

@@ -17,7 +17,7 @@ from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_a
 from compactor.compaction.pool_policy import DEFAULT, POOL
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.initiator.candidate_scan import DISAGREEMENT, Considered, Scan
+from compactor.initiator.candidate_scan import DISAGREEMENT, CandidateScan, Considered
 from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.site.named_tables import find_where
 from compactor.site.site import Site, path_of
@@ -44,8 +44,11 @@ _READING = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """The amount of data in a directory, visible or not. ``directories`` counts bases and deltas; sizes in bytes."""
+class DirectoryContent:
+    """The amount of data in a directory, visible or not.
+
+    ``directories`` counts bases and deltas; sizes in bytes.
+    """
 
     directories: int = 0
     deltas: int = 0
@@ -53,7 +56,7 @@ class Content:
     bytes: int = 0
 
     @classmethod
-    def from_listing(cls, listing: Listing) -> Content:
+    def from_listing(cls, listing: Listing) -> DirectoryContent:
         names = [name for name in listing.directories if known_directory(name) is not None]
         return cls(
             directories=len(names),
@@ -62,8 +65,8 @@ class Content:
             bytes=sum(file.length for file in listing.files),
         )
 
-    def __add__(self, other: Content) -> Content:
-        return Content(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+    def __add__(self, other: DirectoryContent) -> DirectoryContent:
+        return DirectoryContent(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
     def to_json(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -75,18 +78,21 @@ class Surveyed:
 
     entity: Entity
     location: str
-    content: Content
+    content: DirectoryContent
     considered: Considered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
-    """A table as ``show tables`` prints it. ``most_deltas`` is the number of deltas of its worst partition,
-    ``last_compacted`` the end of the newest compaction that succeeded in any, in epoch ms of the metastore's clock."""
+    """A table as ``show tables`` prints it.
+
+    ``most_deltas`` is the number of deltas of its worst partition, ``last_compacted`` the end of the newest compaction that
+    succeeded in any, in epoch ms of the metastore's clock.
+    """
 
     table: str
     partitions: int
-    content: Content
+    content: DirectoryContent
     most_deltas: int
     outcomes: tuple[tuple[str, int], ...]
     because: str
@@ -144,10 +150,10 @@ class Survey:
 
     def __init__(self, site: Site) -> None:
         self._site = replace(site, storage=cast(Storage, _CachedReadOnly(site.storage)))
-        self._scan = Scan(self._site, write=False)
+        self._scan = CandidateScan(self._site, write=False)
 
     def partitions(self, table: Table, only: str | None = None) -> list[Surveyed]:
-        """Returns every partition of ``table``, only the one named ``only``, or the table itself if unpartitioned."""
+        """Returns every partition of ``table``, or the partition ``only``, or the table if unpartitioned."""
         if not table.partition_keys:
             return [self._survey(table, None)]
         return [
@@ -173,7 +179,7 @@ class Survey:
     def table(self, table: Table, only: str | None = None) -> TableRow:
         """Returns the whole table, or only the partition named ``only``, as one row."""
         rows = self.partitions(table, only)
-        content = sum((row.content for row in rows), Content())
+        content = sum((row.content for row in rows), DirectoryContent())
         considered = [row.considered for row in rows]
         unnamed = self.unnamed(table) if only is None else None
         considered += [unnamed] if unnamed is not None else []
@@ -198,12 +204,12 @@ class Survey:
         entity = Entity(database=table.database, table=table.name, partition=name)
         try:
             with failing_alone(entity):
-                content = Content.from_listing(
+                content = DirectoryContent.from_listing(
                     self._site.storage.listing(path_of(self._site.storage, table, partition))
                 )
         except CompactorError as error:
             broken = Considered(entity=entity, outcome="error", because=str(error))
-            return Surveyed(entity=entity, location=location, content=Content(), considered=broken)
+            return Surveyed(entity=entity, location=location, content=DirectoryContent(), considered=broken)
         return Surveyed(entity=entity, location=location, content=content, considered=self._scan.consider(entity))
 
 
@@ -221,7 +227,7 @@ def find_tables(site: Site, words: CompactionWords) -> CompactionFilter:
 def survey_tables(
     site: Site, worst: int | None = None, filter: CompactionFilter = CompactionFilter()
 ) -> list[TableRow]:
-    """Returns the ``worst`` transactional tables that match: those whose readers merge most deltas come first.
+    """Returns the ``worst`` matching transactional tables: those whose readers merge most deltas first.
 
     Args:
         filter: by name, partition, the pool that the table belongs to, and the type of compaction that is due.

@@ -15,7 +15,7 @@ MOST_PARTITIONS = 1000  #: that an event names; more would not fit where events 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenTable:
     """A table at one moment: its id (None: it did not exist) and its valid write-id list."""
 
     table: int | None = None
@@ -25,7 +25,7 @@ class Seen:
         return {"table": self.table, "write_ids": str(self.write_ids)}
 
     @classmethod
-    def from_json(cls, json: Mapping[str, object]) -> Seen:
+    def from_json(cls, json: Mapping[str, object]) -> SeenTable:
         """Parses the result of ``to_json``.
 
         Raises:
@@ -38,7 +38,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commits:
+class TableCommits:
     """Commits to one table. ``partitions`` are those still recorded as written.
 
     ``partitions`` is None if there are too many to name.
@@ -58,7 +58,7 @@ class Commits:
         }
 
 
-def commits_since(site: Site, table: str, seen: Seen | None) -> tuple[Seen, Commits | None]:
+def commits_since(site: Site, table: str, seen: SeenTable | None) -> tuple[SeenTable, TableCommits | None]:
     """Returns ``table`` (``DATABASE.TABLE``) as it is now, and the commits to it since ``seen``.
 
     The commits are None on the first look, where the wait begins, and if there are none. A transaction counts when it
@@ -71,7 +71,7 @@ def commits_since(site: Site, table: str, seen: Seen | None) -> tuple[Seen, Comm
     now = _look(site, database, name)
     if seen is None:
         return now, None
-    previous = seen if seen.table == now.table else Seen()
+    previous = seen if seen.table == now.table else SeenTable()
     new = now.write_ids.committed_since(previous.write_ids)
     if not new:
         return now, None
@@ -81,15 +81,15 @@ def commits_since(site: Site, table: str, seen: Seen | None) -> tuple[Seen, Comm
         return now, None
     partitions = site.metastore.components.written_partitions(database, name, write_ids)
     names = None if len(partitions) > MOST_PARTITIONS else tuple(partitions)
-    return now, Commits(table=f"{database}.{name}", write_ids=write_ids, partitions=names)
+    return now, TableCommits(table=f"{database}.{name}", write_ids=write_ids, partitions=names)
 
 
-def _look(site: Site, database: str, name: str) -> Seen:
+def _look(site: Site, database: str, name: str) -> SeenTable:
     try:
         table = site.metastore.catalog.table(database, name)
     except NotFound:
-        return Seen()
+        return SeenTable()
     if not table.is_transactional:
         raise Refused(f"{table} is not transactional: its commits are not recorded; expected: transactional=true")
     valid = site.metastore.write_ids.valid(database, name, site.metastore.transactions.snapshot())
-    return Seen(table=table.id, write_ids=valid)
+    return SeenTable(table=table.id, write_ids=valid)

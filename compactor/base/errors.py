@@ -19,7 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class CompactorError(Exception):
-    """An error that a person can act on. Its text is one line, without secrets and safe to store and print."""
+    """An error that a person can act on.
+
+    Its text is one line, without secrets and safe to store and print.
+    """
 
     def __str__(self) -> str:
         return printable(redact(super().__str__()))
@@ -50,7 +53,7 @@ class FileGone(BadFile):
 
 
 class UnforeseenKeys(BadFile):
-    """A stripe's keys differ from those that its statistics and an ACID file's order imply; all keys must be read."""
+    """A stripe's keys differ from those that its statistics imply; all keys must be read."""
 
 
 class NotLossless(CompactorError):
@@ -66,15 +69,24 @@ class NotEnoughHistory(CompactorError):
 
 
 class SnapshotExpired(CompactorError):
-    """The snapshot of a transaction can no longer be read: it ended, timed out, grew too old, or a file is gone."""
+    """The snapshot of a transaction can no longer be read.
+
+    It ended, timed out or grew too old, or one of its files is gone.
+    """
 
 
 class BadExpression(Refused):
-    """A filter's text violates its grammar, or compares types that cannot be compared; the message has the place."""
+    """A filter's text violates its grammar, or compares types that cannot be compared.
+
+    The message has the position in the text.
+    """
 
 
 class BadStatement(Refused):
-    """A text is not one of the supported statements, or is incomplete; the message has the place. Nothing was done."""
+    """A text is not one of the supported statements, or is incomplete. Nothing was done.
+
+    The message has the position in the text.
+    """
 
 
 class NotConforming(CompactorError):
@@ -82,11 +94,17 @@ class NotConforming(CompactorError):
 
 
 class Disagreement(Refused):
-    """The files of a table and its metastore contradict each other; nothing is done there until a person decides."""
+    """The files of a table and its metastore contradict each other.
+
+    Nothing is done there until a person decides.
+    """
 
 
 class LostClaim(CompactorError):
-    """The queue entry or its transaction now belongs to another process; the former holder stops without a trace."""
+    """The queue entry or its transaction now belongs to another process.
+
+    The former holder stops without a trace.
+    """
 
 
 class CommitUnknown(CompactorError):
@@ -129,7 +147,10 @@ class CompactionFailed(CompactorError):
 
 
 class Unforeseen(CompactorError):
-    """A candidate, entry or partition met an unexpected error, possibly a bug in Compactor; the log has the trace."""
+    """A candidate, entry or partition met an unexpected error, possibly a bug in Compactor.
+
+    The log has the trace.
+    """
 
 
 class StorageError(CompactorError):
@@ -141,11 +162,17 @@ class AccessDenied(StorageError):
 
 
 class UnsafeDirectory(StorageError, Refused):
-    """A directory has links, pipes, sockets, devices, names that are not UTF-8, or too many entries or levels."""
+    """A directory holds something that we do not read or remove.
+
+    That is a link, pipe, socket or device, a name that is not UTF-8, or too many entries or levels.
+    """
 
 
 class ForeignProcess(Refused):
-    """A process of another user is at the other end of a local socket; nothing was sent to it or read from it."""
+    """A process of another user is at the other end of a local socket.
+
+    Nothing was sent to it or read from it.
+    """
 
 
 class BadMessage(Refused):
@@ -153,7 +180,10 @@ class BadMessage(Refused):
 
 
 class UnnamedPlace(StorageError, Refused):
-    """A location leads to a host, account or bucket that the configuration does not name; nothing was sent there."""
+    """A location leads to a host, account or bucket that the configuration does not name.
+
+    Nothing was sent there.
+    """
 
 
 class DatabaseUnavailable(CompactorError):
@@ -161,7 +191,10 @@ class DatabaseUnavailable(CompactorError):
 
 
 class TryAgain(DatabaseUnavailable):
-    """The database rolled a transaction back in favour of another, or went away during it: nothing happened, retry it."""
+    """The database rolled a transaction back in favour of another, or went away during it.
+
+    Nothing happened; retry it.
+    """
 
 
 class LocksUnavailable(CompactorError):
@@ -197,7 +230,10 @@ def failing_alone(what: object) -> Iterator[None]:
 
 
 def failure_of(what: object, error: Exception) -> CompactorError:
-    """Returns ``error`` as an error of this tree; see ``failing_alone``, which is too slow for millions of rows."""
+    """Returns ``error`` as an error of this tree.
+
+    ``failing_alone`` does the same, but is too slow for millions of rows.
+    """
     if isinstance(error, CompactorError):
         return error
     log.error("%s: an unforeseen error", what, exc_info=error)

@@ -19,7 +19,7 @@ _HOLDER = re.compile(rf"{PREFIX}(?P<role>[a-z0-9_]+)-(?P<host>.+)-(?P<process>[0
 
 
 def process_user() -> str:
-    """Returns the name of the user of this process from the account database, or its number if it has no name there."""
+    """Returns the name of this process's user from the account database, or its number without a name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -33,7 +33,7 @@ def holder_id(role: str, host: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderProcess:
-    """The process that ``holder_id`` named, by the first 64 characters of its host's name and its number there."""
+    """The process that ``holder_id`` named: the first 64 characters of its host, and its number there."""
 
     host: str
     process: int

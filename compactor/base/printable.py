@@ -15,7 +15,10 @@ _FEW = 20  #: names in a message
 
 
 def printable(text: str) -> str:
-    """Escapes invisible characters: line ends, a terminal's commands, marks of writing direction, halves of UTF-16 pairs."""
+    """Escapes invisible characters.
+
+    Line ends, commands of terminals, marks of writing direction, halves of UTF-16 pairs.
+    """
     if text.isprintable():
         return text
     return "".join(character if _is_visible(character) else _escape(character) for character in text)
@@ -31,7 +34,10 @@ def printable_json(text: str) -> str:
 
 
 def few(names: Collection[str]) -> str:
-    """Returns the first of the sorted ``names``, and how many more there are: a table may have a million directories."""
+    """Returns the first of the sorted ``names`` and the number of the others.
+
+    A table may have a million directories.
+    """
     return first_few(sorted(names))
 
 

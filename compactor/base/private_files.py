@@ -1,4 +1,4 @@
-"""Reads a default configuration file only if nobody else can write it, and secrets only if nobody else can read them."""
+"""Reads a configuration file only if nobody else can write it, and secrets only if nobody reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds and hides secrets: by the names of their keys, by their form, and by the values in the configuration.
+"""Finds and hides secrets: by the names of their keys, by their form, and by configured values.
 
 All output goes through here: messages, logs, JSON, tables, HTTP answers, rows of our state. Rows of users' tables do not:
 everybody who may read the table may see them.
@@ -149,14 +149,19 @@ def redact(text: str) -> str:
 
 
 def find_secrets(text: str) -> tuple[str, ...]:
-    """Returns the secrets in ``text``, the longest first, each as it is written and as it reads without escapes of URLs."""
+    """Returns the secrets in ``text``, the longest first.
+
+    Each is returned as it is written, and as it reads without escapes of URLs.
+    """
     secrets = {text[start:end] for start, end in _spans(text)}
     secrets |= {unquote(secret) for secret in secrets}
     return tuple(sorted(secrets - {HIDDEN}, key=len, reverse=True))
 
 
 def redact_plain(value: Any, key: str = "") -> Any:
-    """Returns a copy of plain values, as JSON has them, without secrets; ``key`` is the name under which it is found.
+    """Returns a copy of plain values, as JSON has them, without secrets.
+
+    ``key`` is the name of the value.
 
     A row ``{"key": "my.password", "value": "…"}`` counts as an entry ``my.password``. So does one with ``name`` or
     ``property`` in the place of ``key``.
@@ -177,7 +182,10 @@ def redact_plain(value: Any, key: str = "") -> Any:
 
 
 def remember(*secrets: str) -> None:
-    """Hides these texts from now on, wherever they are. Short ones and plain words are not: they are in other texts."""
+    """Hides these texts from now on, wherever they are.
+
+    Short texts and plain words are not hidden, because they occur in other texts.
+    """
     for secret in secrets:
         if len(secret) >= _LEAST_REMEMBERED and not secret.isalpha() and secret not in _remembered:
             _remembered.append(secret)

@@ -1,3 +1,3 @@
-"""Batches of queue entries: how they are assembled, driven by one Spark application each, watched and given back."""
+"""Batches of queue entries: how they are assembled, driven by one application, watched, given back."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Assembles batches: chooses the queue entries for one Spark application, and records them in our state.
+"""Assembles batches: chooses the queue entries of one Spark application, and records them.
 
 A pool may hold its batches back, because of its hours or its number of applications. Their entries stay in the queue.
 """
@@ -35,7 +35,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """A recorded batch: all that a launcher needs to start its application, except ``Settings.secret_spark_conf``."""
+    """A recorded batch.
+
+    It has all that a launcher needs to start its application, except ``Settings.secret_spark_conf``.
+    """
 
     batch_id: int
     pool: str | None
@@ -66,7 +69,7 @@ class PlannedBatch:
 
 
 def plan_batches(site: Site, pools: Collection[str] | None = None, *, route: str | None = None) -> list[PlannedBatch]:
-    """Puts all entries that can be claimed now into batches, except entries that another batch has reserved.
+    """Puts all entries that can be claimed now into batches, except those that another batch reserves.
 
     Args:
         pools: the pools whose entries are planned, where ``default`` is for entries without a pool; None for all.
@@ -91,7 +94,10 @@ def list_claimable_ids(site: Site, pools: Collection[str] | None = None) -> list
 
 
 def _list_claimable(site: Site, pools: Collection[str] | None, reserved: Collection[int]) -> list[Entry]:
-    """Returns waiting entries, except those that the mode of their table, read once per table, leaves to Hive."""
+    """Returns waiting entries, except those that the mode of their table leaves to Hive.
+
+    The mode is read once per table.
+    """
     ours: dict[tuple[str, str], bool] = {}
     waiting: list[Entry] = []
     for entry in site.metastore.entries.waiting():
@@ -164,7 +170,7 @@ def _register(site: Site, store: OwnState, startable: StartableBatch) -> Planned
 
 
 def _job_name(site: Site, batch: RouteBatch, number: int) -> str:
-    """Returns the application's name: as Hive names the job of a single compaction, or by the batch's number.
+    """Returns the application's name: Hive's name of the job of a single compaction, or by the batch.
 
     Examples: ``host-compactor-sales.orders.day=2026-11-01``, ``host-compactor-default-7``.
     """

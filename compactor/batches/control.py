@@ -1,4 +1,4 @@
-"""Watches and controls a batch from outside its driver: reads its status, gives it back, ends it, plans it again.
+"""Controls a batch from outside its driver: reads its status, gives it back, ends or replans it.
 
 Nothing is sent to the driver, so this works with every cluster manager. The driver learns from our state and the queue that
 it is no longer needed.
@@ -79,7 +79,7 @@ def read_batch(site: Site, batch_id: int) -> BatchWithEntries:
 
 
 def record_launch(site: Site, batch_id: int, application_id: str) -> None:
-    """Records the application's name for its launcher, and renews the reservation while the application starts."""
+    """Records the application's name for its launcher, and renews the reservation while it starts."""
     reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
     own_state(site).batches.set_application(batch_id, application_id, reserved_ms)
 
@@ -107,7 +107,10 @@ def release_batch(site: Site, batch_id: int, because: str) -> None:
 
 
 def end_batch(site: Site, batch_id: int) -> list[Entry]:
-    """Ends the batch. Returns its open entries, for the caller to abort, without entries of another worker."""
+    """Ends the batch, and returns its open entries, for the caller to abort.
+
+    Entries of another worker are left out.
+    """
     batch = read_batch(site, batch_id)
     own_state(site).batches.release(batch_id)
     driver_ids = {entry.id for entry in _list_driver_entries(batch)}
@@ -121,7 +124,9 @@ def replan_batch(site: Site, batch_id: int) -> bool:
 
 
 def free_for_next_attempt(site: Site, batch_id: int, application_id: str) -> None:
-    """Plans an application's batch again for its next attempt. The former driver, which is gone, can no longer commit.
+    """Plans an application's batch again for its next attempt.
+
+    The former driver is gone and can no longer commit.
 
     Does nothing if the batch belongs to another application, is done, or has no open entry.
 
@@ -149,7 +154,10 @@ def must_not_have_failed(site: Site, batch_id: int) -> None:
 
 
 def _list_driver_entries(batch: BatchWithEntries) -> tuple[Entry, ...]:
-    """Returns the entries on which the batch's driver works: a worker's id contains the driver's host and process."""
+    """Returns the entries on which the batch's driver works.
+
+    A worker's id contains the driver's host and process.
+    """
     driver = batch.batch.driver
     process = None if driver is None else HolderProcess.from_id(driver)
     if process is None:

@@ -1,4 +1,4 @@
-"""The driver of a batch: works on the batch's entries in groups, and stores figures and progress of its runs."""
+"""The driver of a batch: works on its entries in groups, and stores figures and progress of its runs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ class WorkerPass:
 
 
 class Reservation(Periodic):
-    """A thread that extends the reservation of ``batch_id`` ten times within its length, and at least every ten seconds.
+    """A thread that extends the reservation of ``batch_id``.
+
+    It does so ten times within its length, and at least every ten seconds.
 
     If the database is unreachable for a while, nothing changes: the entries' own transactions decide who may commit.
     """
@@ -257,7 +259,10 @@ def run_without_repair(
 
 
 def _store_figures(site: Site, outcomes: Iterable[Outcome], sampler: CostSampler) -> None:
-    """Measures and stores the figures of a group's runs for ``explain`` and the page; no correctness depends on them."""
+    """Measures and stores the figures of a group's runs, for ``explain`` and the page.
+
+    No correctness depends on them.
+    """
     if site.state is None:
         return
     runs = [

@@ -76,7 +76,7 @@ class CostSampler:
 def measure_opening(
     storage: Storage, location: str, names: Sequence[str], clock: Callable[[], float] = time.perf_counter
 ) -> float | None:
-    """Returns the seconds to list the directories ``names`` and read the footer of each file; None without files.
+    """Returns the seconds to list ``names`` and read the footer of each file; None without files.
 
     It is the minimum of up to ``ROUNDS`` rounds, as time allows, so that other work on the machine does not count.
 

@@ -72,7 +72,7 @@ def linger(
 
 
 def _plan_batch(site: Site, pool: str | None, route: str, resident: int) -> int | None:
-    """Plans a batch of waiting entries and returns its id; None if another resident of the route will take it."""
+    """Plans a batch of waiting entries and returns its id; None if another resident will take it."""
     try:
         batches = plan_batches(site, {pool or DEFAULT}, route=route)
     except LostClaim:  # a planner was faster

@@ -1,4 +1,7 @@
-"""The command line ``compactor``. Each command imports what it needs when it runs, so that the program starts fast."""
+"""The command line ``compactor``.
+
+Each command imports what it needs when it runs, so that the program starts fast.
+"""
 
 from __future__ import annotations
 

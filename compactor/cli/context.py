@@ -1,4 +1,4 @@
-"""The context of every command: global options, configuration, site, exit codes, and options of the form KEY=VALUE."""
+"""The context of every command: options, configuration, site, exit codes, options KEY=VALUE."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class CliContext:
 
     @contextmanager
     def site(self, *, read_only: bool = False) -> Iterator[Site]:
-        """Opens the site until the block ends; commands that only show pass ``read_only``, whatever the mode allows.
+        """Opens the site until the block ends.
+
+        Commands that only show pass ``read_only``, whatever the mode allows.
 
         Raises:
             CompactorError: the site cannot be opened.
@@ -53,7 +55,10 @@ class CliContext:
 
 
 def with_context(command: Callable[Concatenate[CliContext, P], None]) -> Callable[P, None]:
-    """Passes a command its context, and adds ``--json``, which users may write before or after the command's name."""
+    """Passes a command its context, and adds ``--json``.
+
+    Users may write it before or after the command's name.
+    """
 
     @click.option("--json", "own_json", is_flag=True, help="Print JSON.")
     @click.pass_obj

@@ -1,4 +1,4 @@
-"""Commands about directories in doubt (resolve, metastore advance) and claims of other tables (claims)."""
+"""Commands for directories in doubt (resolve, metastore advance) and claims of other tables (claims)."""
 
 from __future__ import annotations
 

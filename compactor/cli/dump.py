@@ -106,7 +106,10 @@ def _storage(context: CliContext) -> Storage:
 
 
 def _print(storage: Storage, files: Sequence[DumpFile], *, meta: bool, as_json: bool, is_single: bool) -> int:
-    """Prints files in our own form, and returns how many could not be read; a single file's error ends the command."""
+    """Prints files in our own form, and returns how many could not be read.
+
+    A single file's error ends the command.
+    """
     documents: list[dict[str, object]] = []
     failed = 0
     for file in files:

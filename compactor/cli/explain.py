@@ -1,4 +1,4 @@
-"""Commands that explain: a table's state (explain), a compaction (plan), a statement's locks (explain-locks)."""
+"""Commands that explain a table's state (explain), a compaction (plan) and locks (explain-locks)."""
 
 from __future__ import annotations
 

@@ -93,7 +93,10 @@ def print_table(
 
 
 def _fits(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> bool:
-    """Tells whether the table fits if only sentences are folded; folded ids and names are worse than long lines."""
+    """Tells whether the table fits if only sentences are folded.
+
+    Folded ids and names are worse than long lines.
+    """
     narrow = [max(len(c), *(len(row[i]) for row in cells)) for i, c in enumerate(columns) if c not in _SENTENCES]
     sentences = len(columns) - len(narrow)
     return sum(narrow) + sentences * _LEAST + 3 * len(columns) <= width
@@ -119,7 +122,7 @@ def cell(column: str, value: object) -> str:
 
 
 def size(count: int) -> str:
-    """Formats bytes in the largest power of 1000 that leaves a number of at least 1, as the page does (``format.js``)."""
+    """Formats bytes in the largest power of 1000 that leaves at least 1, as the page does (``format.js``)."""
     number, unit = float(count), 0
     while number >= (999.95 if unit else 1000) and unit < len(_UNITS) - 1:
         number, unit = number / 1000, unit + 1

@@ -1,4 +1,4 @@
-"""Commands about all tables: overview, the queries that read them (reads), other settings on the past (simulate)."""
+"""Commands about all tables: overview, their readers (reads), other settings on the past (simulate)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 @click.option("--worst", type=click.IntRange(min=1), default=10, show_default=True, help="The number of tables shown.")
 @with_context
 def overview(context: CliContext, worst: int) -> None:
-    """Show the health of all tables, what is due or running, and the gains of 7 and 30 days. Lists no directories."""
+    """Show the health of all tables, what is due or running, and the gains of 7 and 30 days.
+
+    Lists no directories.
+    """
     from compactor.answers.fleet import fleet
     from compactor.answers.reader_gains import table_reads
 
@@ -232,7 +235,10 @@ Curve = Sequence[tuple[int, float]]
 
 
 def line_plot(title: str, curves: Mapping[str, Curve]) -> str:
-    """Draws named curves as SVG without a library, in the colours of the page; times are epoch ms, values at least 0."""
+    """Draws named curves as SVG without a library, in the colours of the page.
+
+    Times are epoch ms, values at least 0.
+    """
     points = [point for curve in curves.values() for point in curve]
     times = [at for at, _ in points] or [0, 1]
     begin, end = min(times), max(max(times), min(times) + 1)

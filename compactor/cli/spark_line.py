@@ -73,7 +73,7 @@ def submit_line(
 
 
 def _added_conf(context: CliContext, batch: PlannedBatch, target: SparkTarget) -> dict[str, str]:
-    """Returns a tag by which YARN lists the batch's applications, and the interpreter of a driver on this machine.
+    """Returns the tag by which YARN lists the batch's applications, and the python of a local driver.
 
     Without the interpreter, the driver would run the one that is unpacked for executors.
     """

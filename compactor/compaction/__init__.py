@@ -1,1 +1,1 @@
-"""The policy of compaction, pure: states, decisions, cleaning, retention of history, routing and batches."""
+"""The policy of compaction: states, decisions, cleaning, retention, routing and batches. Pure."""

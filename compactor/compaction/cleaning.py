@@ -1,4 +1,6 @@
-"""Decides when obsolete directories may be removed, and what happens to a request that cannot be cleaned (PROTOCOL 7).
+"""Decides when obsolete directories may be removed, and how a request ends that cannot be cleaned.
+
+See PROTOCOL 7.
 
 The gate is strict: every transaction that was open when the compaction became visible must have ended. Hive's own
 cleaner does not wait for the newest transaction of that moment.
@@ -29,7 +31,10 @@ class Clean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """An order to wait for the transaction ``holder``; ``remember_newest`` asks to store the newest transaction."""
+    """An order to wait for the transaction ``holder``.
+
+    ``remember_newest`` asks to store the newest transaction.
+    """
 
     because: str
     holder: TxnId | None = None
@@ -166,7 +171,9 @@ def check_names(directory: AcidDirectory) -> None:
 
 
 def list_removable(directory: AcidDirectory) -> tuple[str, ...]:
-    """Returns the names that no reader needs under the cleaner's list, sorted: obsolete ones and those of aborted writers.
+    """Returns the names that no reader needs under the cleaner's list, sorted.
+
+    They are obsolete, or aborted writers wrote them.
 
     The output of a compaction that did not commit is not among them: removing it takes proof that no row is lost (PROTOCOL
     11.5).
@@ -185,7 +192,9 @@ def is_compaction_output(name: str) -> bool:
 
 
 def retry_retention(previous_ms: int, settings: Settings) -> int:
-    """Returns the milliseconds to wait after a failed cleaning that had waited ``previous_ms`` (CQ_RETRY_RETENTION).
+    """Returns the milliseconds to wait after a failed cleaning (CQ_RETRY_RETENTION).
+
+    That cleaning had waited ``previous_ms``.
 
     ``previous_ms`` is 0 for the first failure. The wait doubles at most ``hive.compactor.cleaner.retry.maxattempts``
     times. Hive then gives the row up; here the row stays, with the longest wait, since its files are still there.

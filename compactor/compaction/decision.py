@@ -1,4 +1,6 @@
-"""Decides which compaction a table or partition needs now, and why (Hive's ``CompactorUtil.determineCompactionType``).
+"""Decides which compaction a table or partition needs now, and why.
+
+Hive's ``CompactorUtil.determineCompactionType`` does the same.
 
 The order is Hive's, and every comparison is strict. Two things are ours. The initiator makes no request that
 ``check_enough`` would reject at once. Removing aborted transactions comes last, since the cleaning after a compaction
@@ -97,7 +99,10 @@ class Facts:
 
 
 def _has_numbered_attempt(delta: AcidDir) -> bool:
-    """Returns true for a delete delta with an attempt number in a file name, as all DML of Hive 4 writes it."""
+    """Returns true for a delete delta with an attempt number in a file name.
+
+    All DML of Hive 4 writes such names.
+    """
     if delta.delta.kind is not DeltaKind.DELETE:
         return False
     names = (parse_file(file.path.rpartition("/")[2]) for file in delta.files)
@@ -283,7 +288,10 @@ def _decide_by_number(facts: Facts, settings: Settings, numbers: Mapping[str, in
 
 
 def _decide_by_readers(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
-    """Decides on a compaction that gives delete events names that Trino reads; until then it shows deleted rows."""
+    """Decides on a compaction that gives delete events names that Trino reads.
+
+    Until then it shows deleted rows.
+    """
     count, readers = facts.numbered_attempts, settings.text(_READERS)
     if not count or readers not in _TRINOS:
         return None
@@ -294,7 +302,10 @@ def _decide_by_readers(facts: Facts, settings: Settings, numbers: Mapping[str, i
 
 
 def _check_worth(chosen: Decision, facts: Facts) -> Decision:
-    """Returns ``chosen``, unless a worker would find nothing to merge; Hive repeats such a request in every cycle."""
+    """Returns ``chosen``, unless a worker would find nothing to merge.
+
+    Hive repeats such a request in every cycle.
+    """
     assert chosen.type is not None
     shortage = _find_shortage(
         chosen.type,
@@ -350,14 +361,20 @@ class Enough:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingToDo:
-    """The answer that it has nothing to merge. With ``obsolete`` the request goes to cleaning, otherwise it is refused."""
+    """The answer that it has nothing to merge.
+
+    With ``obsolete`` the request goes to cleaning, otherwise it is refused.
+    """
 
     because: str
     obsolete: bool
 
 
 def check_enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingToDo:
-    """Checks whether a worker has something to merge (Hive's ``isEnoughToCompact``), regardless of thresholds."""
+    """Checks whether a worker has something to merge, regardless of thresholds.
+
+    Hive's ``isEnoughToCompact`` does the same.
+    """
     deltas = directory.compactable()
     shortage = _find_shortage(
         type,

@@ -1,4 +1,6 @@
-"""Reuses a decision of an earlier pass if none of its recorded inputs has changed (files are not looked at).
+"""Reuses a decision of an earlier pass if none of its recorded inputs has changed.
+
+Files are not looked at.
 
 Writes, compactions, cleaning and aborts change files, and each also changes rows of the metastore. The next full look finds
 changes that leave no row, such as manual ones or a lost mount. A reused decision may be old; a worker decides again.

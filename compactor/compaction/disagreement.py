@@ -44,7 +44,10 @@ class DoubtKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryDoubt:
-    """A directory whose name has a number that the metastore cannot have allocated; ``because`` is a clause about it."""
+    """A directory whose name has a number that the metastore cannot have allocated.
+
+    ``because`` is a clause about it.
+    """
 
     name: str
     kind: DoubtKind

@@ -109,7 +109,10 @@ class Purse:
 def choose(
     wishes: Sequence[Wish[_KEY]], order: Order, purse: Purse, now: int
 ) -> tuple[list[Wish[_KEY]], list[Wish[_KEY]]]:
-    """Splits ``wishes`` into those to request at ``now``, in order, and those that wait. Pays for the former."""
+    """Splits ``wishes`` into those to request at ``now``, in order, and those that wait.
+
+    Pays for the former.
+    """
     ranked = sorted(wishes, key=lambda wish: -wish.worth) if order is Order.BENEFIT else list(wishes)
     chosen: list[Wish[_KEY]] = []
     for wish in ranked:

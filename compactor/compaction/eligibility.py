@@ -47,7 +47,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eligible:
-    """The answer that a candidate is looked at. With ``observing`` its decision is recorded but not requested."""
+    """The answer that a candidate is looked at.
+
+    With ``observing`` its decision is recorded but not requested.
+    """
 
     observing: bool
 
@@ -100,14 +103,20 @@ def no_cleanup(table_parameters: Mapping[str, str], partition_parameters: Mappin
 
 
 def consecutive_failures(history: Iterable[Entry], threshold: int) -> Sequence[Entry]:
-    """Returns the newest ``threshold`` succeeded or failed rows, newest first, if all of them failed; otherwise nothing."""
+    """Returns the newest ``threshold`` succeeded or failed rows, newest first, if all of them failed.
+
+    Returns nothing otherwise.
+    """
     ended = sorted((e for e in history if e.state in (State.SUCCEEDED, State.FAILED)), key=lambda e: -e.id)
     newest = ended[:threshold]
     return newest if len(newest) == threshold and all(e.state is State.FAILED for e in newest) else ()
 
 
 def order_entities(entities: Iterable[Entity], after: Entity | None = None) -> tuple[Entity, ...]:
-    """Returns all entities in one total order, starting after ``after`` and wrapping round, so that none starves."""
+    """Returns all entities in one total order, starting after ``after`` and wrapping round.
+
+    So none starves.
+    """
     ordered = sorted(set(entities), key=sort_key)
     if after is None:
         return tuple(ordered)

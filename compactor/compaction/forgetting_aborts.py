@@ -1,4 +1,6 @@
-"""Decides when an aborted transaction may be forgotten: after a grace time without files of it (PROTOCOL 8).
+"""Decides when an aborted transaction may be forgotten: after a grace time without files of it.
+
+See PROTOCOL 8.
 
 Once forgotten, an aborted write ID counts as committed: the ``base_N`` of an aborted TRUNCATE would empty its table
 [seen].

@@ -50,7 +50,10 @@ class Condition:
 
 
 def _health(condition: Condition, limits: Mapping[str, object]) -> int:
-    """Subtracts from 100 the cost of each kind of trouble; at the initiator's threshold the cost is at its maximum."""
+    """Subtracts from 100 the cost of each kind of trouble.
+
+    At the initiator's threshold the cost is at its maximum.
+    """
     ratio = condition.delta_bytes / condition.base_bytes if condition.base_bytes else 0.0
     merging = max(_part(condition.deltas, limits, _NUM), _part(ratio, limits, _PCT))
     deletes = min(1.0, condition.delete_ratio / _DELETES_AT)

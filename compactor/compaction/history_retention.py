@@ -35,7 +35,10 @@ class RetentionPolicy:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> RetentionPolicy:
-        """Builds the policy of ``settings``; it keeps at least as many failed rows as the failed threshold looks at."""
+        """Builds the policy of ``settings``.
+
+        It keeps at least as many failed rows as the failed threshold looks at.
+        """
         failed = settings.integer("hive.compactor.history.retention.failed")
         looked_at = settings.integer("hive.compactor.initiator.failed.compacts.threshold")
         return cls(

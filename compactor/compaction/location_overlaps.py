@@ -1,4 +1,6 @@
-"""Finds tables and partitions whose directories overlap, and decides which are not compacted for that (PROTOCOL 11.13).
+"""Finds tables and partitions whose directories overlap, and decides which are not compacted for that.
+
+See PROTOCOL 11.13.
 
 Two tables in one directory destroy each other. Their write IDs have the same numbers: cleaning after an aborted transaction
 of one table removes committed deltas of the other, and a base of one makes the other's deltas obsolete.
@@ -75,7 +77,10 @@ class Overlaps:
         return self.refused.get((table, None)) or self.refused.get((table, partition))
 
     def refusal_anywhere(self, table: int) -> str | None:
-        """Returns why a table or any of its partitions is not touched; None if all their directories are its own."""
+        """Returns why a table or any of its partitions is not touched.
+
+        Returns None if all their directories are its own.
+        """
         return next((why for (refused, _), why in self.refused.items() if refused == table), None)
 
     def is_clear(self, table: int) -> bool:

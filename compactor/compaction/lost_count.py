@@ -1,4 +1,6 @@
-"""The number of workers that a request has lost, kept in its error message: the queue has no column for it. Pure.
+"""The number of workers that a request has lost, kept in its error message. Pure.
+
+The queue has no column for it.
 
 Without it, a request whose rows kill every worker would be taken back forever, and every pass would die of it.
 """

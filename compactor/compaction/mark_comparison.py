@@ -41,7 +41,10 @@ class MarkToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMark:
-    """A table's name (``database.table``), its next write ID, and its time of creation (epoch s, 0 if unknown)."""
+    """A table's name, its next write ID, and its time of creation.
+
+    The name is ``database.table``, the time epoch s, 0 if unknown.
+    """
 
     name: str
     next_write_id: WriteId
@@ -67,7 +70,10 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """The content of one file outside of the database. ``claims`` is the token of claims on directories, if any."""
+    """The content of one file outside of the database.
+
+    ``claims`` is the token of claims on directories, if any.
+    """
 
     token: MarkToken
     marks: Marks
@@ -202,7 +208,10 @@ def find_doubt(before: Iterable[Remembered], now: Present, after: Iterable[Remem
 
 
 def lacks_files(files: Iterable[Remembered], now: Present) -> bool:
-    """Returns true if the database knows a newer file than ``files``, perhaps written since they were listed."""
+    """Returns true if the database knows a newer file than ``files``.
+
+    It may have been written since they were listed.
+    """
     return _largest_number(files) < _largest_seen(now)
 
 

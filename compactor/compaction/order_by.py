@@ -1,4 +1,4 @@
-"""The ORDER BY of a rebalance: columns, ascending or descending, as CQ_ORDER_BY holds them (``order by a desc, b``)."""
+"""The ORDER BY of a rebalance, as CQ_ORDER_BY holds it (``order by a desc, b``)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ def format_order_by(order: Sequence[OrderBy]) -> str | None:
 
 
 def check_columns(table: str, order: Sequence[OrderBy], types: dict[str, str], partition_keys: Collection[str]) -> None:
-    """Checks that every column is in the rows of ``table`` and can be compared. ``types`` are Hive's, by column.
+    """Checks that every column is in the rows of ``table`` and can be compared.
+
+    ``types`` are Hive's, by column.
 
     Raises:
         Refused: a column is a partition key, unknown or of a type without an order.

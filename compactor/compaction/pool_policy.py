@@ -1,4 +1,4 @@
-"""The policies of compaction pools: where and when their applications run, how many at a time, and off-peak settings.
+"""The policies of compaction pools: places, times and number of applications, off-peak settings.
 
 [metastore.NAME.pool.POOL]   queue, windows, time_zone, applications, applications_outside, max_run, off_peak,
                              off_peak_settings
@@ -205,7 +205,10 @@ def settings_at(policy: PoolPolicy, now: datetime) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """The number of applications that may start now (None: any number), and the seconds after which they must stop."""
+    """The number of applications that may start now, and the seconds after which they must stop.
+
+    The number None allows any number.
+    """
 
     applications: int | None
     run_seconds: float | None
@@ -260,7 +263,10 @@ class RouteBatch:
 
 
 def group_batches(items: Iterable[Item], max_bytes: int) -> tuple[RouteBatch, ...]:
-    """Returns all items in batches, filled in order of id; a batch exceeds ``max_bytes`` only if one item alone does."""
+    """Returns all items in batches, filled in order of id.
+
+    A batch exceeds ``max_bytes`` only if one item alone does.
+    """
     open_batches: dict[Route, list[Item]] = {}
     filled: dict[Route, int] = {}
     done: list[list[Item]] = []
@@ -313,7 +319,10 @@ def route(entry: Entry, settings: Settings, *, run_as: str | None) -> Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The same hours on some days, by wall-clock time. A window that ends before it begins runs into the next day."""
+    """The same hours on some days, by wall-clock time.
+
+    A window that ends before it begins runs into the next day.
+    """
 
     days: frozenset[int]  #: on which it begins; 0 is Monday
     begin: int  #: minutes since midnight
@@ -321,7 +330,10 @@ class Window:
 
     @property
     def spans(self) -> Iterable[tuple[int, int]]:
-        """The begin and end of each day's hours in minutes since Monday 00:00; the end may lie in the next week."""
+        """The begin and end of each day's hours in minutes since Monday 00:00.
+
+        The end may lie in the next week.
+        """
         length = (self.end - self.begin) % _DAY_MINUTES or _DAY_MINUTES
         for day in sorted(self.days):
             yield day * _DAY_MINUTES + self.begin, day * _DAY_MINUTES + self.begin + length
@@ -356,7 +368,9 @@ def _minutes(text: str, clock: str) -> int:
 
 
 def open_until(windows: Iterable[Window], now: datetime) -> datetime | None:
-    """Returns the end of the window around ``now`` (in the pool's zone), adjoining windows joined; None outside.
+    """Returns the end of the window around ``now`` (in the pool's zone), adjoining windows joined.
+
+    Returns None outside.
 
     Hours are wall-clock hours: on the two nights a year when clocks change, a window is an hour longer or shorter.
     """

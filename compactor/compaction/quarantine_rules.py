@@ -31,7 +31,7 @@ class SortedObsolete:
 
 
 def sort_obsolete(names: Iterable[str], write_ids: ValidWriteIdList, rebalanced: WriteId | None) -> SortedObsolete:
-    """Sorts obsolete ``names`` (``AcidDirectory.obsolete``) into those that may be kept and those that may not.
+    """Sorts obsolete ``names`` into those that may be kept and those that may not.
 
     A compaction's output (``_v``) spans aborted write IDs without holding their rows; any other directory may hold them.
 
@@ -151,7 +151,10 @@ def _lengths(lengths: Mapping[str, object]) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """One quarantine as our state lists it. ``since`` and ``until`` are epoch ms, ``location`` is as storage spells it."""
+    """One quarantine as our state lists it.
+
+    ``since`` and ``until`` are epoch ms, ``location`` is as storage spells it.
+    """
 
     entry_id: int
     entity: Entity
@@ -163,7 +166,9 @@ class Quarantined:
 
 
 def choose_due(kept: Iterable[Quarantined], now_ms: int, limit: int) -> tuple[Quarantined, ...]:
-    """Returns the quarantines to erase now: expired ones, then the oldest while the rest exceeds ``limit``.
+    """Returns the quarantines to erase now.
+
+    These are the expired ones, then the oldest while the rest exceeds ``limit``.
 
     Args:
         limit: ``compactor.quarantine.bytes``; 0 means no limit.

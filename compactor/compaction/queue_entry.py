@@ -18,7 +18,10 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """The unit of compaction: a partition, or an unpartitioned table (``partition`` None). Names as Hive stores them."""
+    """The unit of compaction: a partition, or an unpartitioned table (``partition`` None).
+
+    Names as Hive stores them.
+    """
 
     database: str
     table: str
@@ -44,7 +47,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A row of COMPACTION_QUEUE or COMPLETED_COMPACTIONS. Times are epoch milliseconds of the database's clock."""
+    """A row of COMPACTION_QUEUE or COMPLETED_COMPACTIONS.
+
+    Times are epoch milliseconds of the database's clock.
+    """
 
     id: int
     entity: Entity

@@ -1,4 +1,7 @@
-"""Decides whether a compaction can be undone from quarantine, and what would move (PROTOCOL 11.15). Pure."""
+"""Decides whether a compaction can be undone from quarantine, and what would move (PROTOCOL 11.15).
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from compactor.compaction.quarantine_rules import Record, list_names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The ids and columns of the table as they are now, its directory and the quarantine, and a reader's snapshot."""
+    """The table's ids and columns now, its directory and the quarantine, and a reader's snapshot."""
 
     table_id: int
     partition_id: int | None
@@ -41,7 +44,7 @@ class UndoPlan:
 
 
 def plan_undo(record: Record, now: Situation) -> UndoPlan:
-    """Plans the moves that undo the compaction of ``record``, or those that remain if a call died half-way.
+    """Plans the moves that undo the compaction of ``record``, or those that a dead call left.
 
     Raises:
         Refused: something depends on the compaction, or files are missing; the message names them.
@@ -93,7 +96,10 @@ def _find_outputs(record: Record, here: Listing) -> tuple[str, ...]:
 
 
 def _must_not_be_pair(outputs: Iterable[str]) -> None:
-    """Refuses a pair: between the renames of its halves, or after a crash there, readers would read wrong rows."""
+    """Refuses a pair.
+
+    Between the renames of its halves, or after a crash there, readers would read wrong rows.
+    """
     ranges: dict[tuple[int, int], str] = {}
     for name in outputs:
         acid = parse_directory(name)
@@ -136,7 +142,10 @@ def _must_be_unchanged(record: Record, here: Mapping[str, int], taken: Mapping[s
 def _must_read_the_inputs(
     now: Situation, inputs: Iterable[str], back: Collection[str], outputs: Collection[str]
 ) -> None:
-    """Refuses unless a reader would then read the compaction's inputs instead of its outputs, and the rest as now."""
+    """Refuses unless a reader would read the compaction's inputs instead of its outputs.
+
+    The rest must be read as now.
+    """
     then = _listing_after(now, back, outputs)
     before, after = (acid_directory(listing, now.write_ids, now.txns) for listing in (now.here, then))
     if missing := set(outputs) - _names_read(before, now.here):
@@ -169,7 +178,10 @@ def _original_files(back: Iterable[str]) -> set[str]:
 
 
 def _names_read(directory: AcidDirectory, listing: Listing) -> set[str]:
-    """Returns the names that a reader reads. Directories without files do not count: no manifest lists them."""
+    """Returns the names that a reader reads.
+
+    Directories without files do not count: no manifest lists them.
+    """
     bases = [directory.base] if directory.base is not None else []
     directories = {acid_dir.directory for acid_dir in (*bases, *directory.deltas)} & {
         _top(file.path) for file in listing.files

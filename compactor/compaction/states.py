@@ -1,4 +1,7 @@
-"""The states of a compaction request and the transitions between them. The codes are Hive's (``TxnStore``)."""
+"""The states of a compaction request and the transitions between them.
+
+The codes are Hive's (``TxnStore``).
+"""
 
 from __future__ import annotations
 

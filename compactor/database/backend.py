@@ -101,7 +101,10 @@ class Backend(Protocol):
         ...
 
     def stamp(self) -> object:
-        """Returns a value that changes if somebody writes; constant where the database itself isolates readers."""
+        """Returns a value that changes if somebody writes.
+
+        It is constant where the database itself isolates readers.
+        """
         ...
 
     def trouble(self, error: DBAPIError) -> Trouble:

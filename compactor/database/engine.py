@@ -33,7 +33,7 @@ BODY_PAUSE_SECONDS = 0.05
 
 
 def retried(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Repeats ``method``, which is one whole transaction, if the database rolled it back in favour of another.
+    """Repeats ``method``, one whole transaction, if the database rolled it back in favour of another.
 
     A failed commit raises CommitUnknown and is never repeated, because only the database knows what happened.
     """
@@ -132,7 +132,9 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Runs the body in a reading transaction: every statement sees the same instant, and writes are rolled back.
+        """Runs the body in a reading transaction.
+
+        Every statement sees the same instant, and writes are rolled back.
 
         Raises:
             DatabaseUnavailable: the database does not exist or cannot be opened.

@@ -18,7 +18,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DatabaseAnswer:
     """The answer of the database: the rows of a query, or the number of rows that an UPDATE matched."""
 
     rows: Sequence[Sequence[Any]]
@@ -34,8 +34,10 @@ class Answer:
         return [dict(zip(self.names, row, strict=True)) for row in self.rows]
 
 
-def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Answer:
-    """Sends ``statement`` with ``values`` for its parameters and set columns, within the transaction of ``conn``.
+def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> DatabaseAnswer:
+    """Sends ``statement`` with ``values`` for its parameters and set columns.
+
+    It runs within the transaction of ``conn``.
 
     The statement must be built once, at import or behind a cache, because its compiled form is kept in a cache.
 
@@ -44,11 +46,13 @@ def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> 
     """
     form = _form(statement, conn.dialect, tuple(values))
     result = conn.exec_driver_sql(form.text, form.arguments(values))
-    return Answer(result.all() if result.returns_rows else (), result.rowcount, form.names)
+    return DatabaseAnswer(result.all() if result.returns_rows else (), result.rowcount, form.names)
 
 
 def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Sends ``statement`` once with each of ``rows``, in as few round trips as the driver allows; see ``send``.
+    """Sends ``statement`` once with each of ``rows``, in as few round trips as the driver allows.
+
+    See ``send``.
 
     All rows have the same names.
 

@@ -1,4 +1,4 @@
-"""SQLite: writing transactions use ``BEGIN IMMEDIATE``, WAL, ``foreign_keys=ON`` and ``synchronous=FULL``.
+"""SQLite with ``BEGIN IMMEDIATE``, WAL, ``foreign_keys=ON`` and ``synchronous=FULL``.
 
 A deferred transaction would let two writers read the same counter. Connections that may write stay open between
 transactions, and are discarded if their file was replaced. Connections that only read are opened each time, because
@@ -130,7 +130,10 @@ class SqliteBackend:
         return conn
 
     def _without_locks(self) -> bool:
-        """Returns true if the file must be read without locks: it is not open, and we may not create lock files."""
+        """Returns true if the file must be read without locks.
+
+        It is not open, and we may not create lock files.
+        """
         if not self._read_only or Path(f"{self.path}-wal").exists():
             return False
         return not os.access(self.path.parent, os.W_OK) or not os.access(self.path, os.W_OK)
@@ -150,7 +153,10 @@ def _must_be_same_file(path: Path, known: tuple[int, int] | None) -> None:
 
 
 def _use_wal(conn: Any) -> None:
-    """Switches a file to write-ahead logging for good; repeats that, because switching does not wait for locks."""
+    """Switches a file to write-ahead logging for good.
+
+    Repeats that, because switching does not wait for locks.
+    """
     deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:

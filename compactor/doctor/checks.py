@@ -1,4 +1,4 @@
-"""The doctor's list of checks, and the checks of this machine, our state, table properties and locations.
+"""The doctor's list of checks, and those of this machine, our state, table properties and locations.
 
 Checks write nothing. A check that fails becomes a finding, never a crash.
 """
@@ -152,7 +152,7 @@ def _untouched(site: Site) -> Iterator[Finding]:
 
 
 def check_ground(site: Site) -> Iterator[Finding]:
-    """Yields findings on every overlap of tables and partitions, however locations are spelled (PROTOCOL 11.13).
+    """Yields findings on every overlap of tables and partitions, in any spelling (PROTOCOL 11.13).
 
     A pass compares a partition only if something unusual lies near it.
     """

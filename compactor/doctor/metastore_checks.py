@@ -1,4 +1,7 @@
-"""The doctor's checks of the metastore: schema, clock, rights, table growth, stuck entries, and Hive's own roles."""
+"""The doctor's checks of the metastore.
+
+Schema, clock, rights, table growth, stuck entries, and Hive's own roles.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The doctor's check of storage: locations that cannot be read or written, leftovers, and names that Hive cannot read."""
+"""The doctor's check of storage.
+
+Locations that cannot be read or written, leftovers, and names that Hive cannot read.
+"""
 
 from __future__ import annotations
 

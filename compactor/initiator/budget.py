@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from compactor.compaction.decision import Major, Minor
 from compactor.compaction.economy import BUDGET, HOUR_MS, Policy, Purse, Wish, benefit, choose
 from compactor.compaction.states import CompactionType
-from compactor.initiator.candidate_scan import Considered, Scan
+from compactor.initiator.candidate_scan import CandidateScan, Considered
 from compactor.insight.read_returns import ReadsADay
 from compactor.state.decisions import Decided
 
@@ -29,7 +29,7 @@ _NEVER_WAIT = ("compactor.readers", "hive.compactor.abortedtxn.threshold", "hive
 class Saving:
     """The due compactions of one pass that may have to wait, with the expected cost of each."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: CandidateScan) -> None:
         self._scan = scan
         self._policy = Policy.from_settings(scan.site.settings)
         self._costs: Costs | None = None

@@ -10,8 +10,8 @@ from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_a
 from compactor.compaction.decision_reuse import Basis, Lasts, StoredDecision, Writes, restore_decision
 from compactor.compaction.portions import Portion
 from compactor.compaction.queue_entry import Entity
-from compactor.initiator.candidate_scan import Considered, Scan
-from compactor.initiator.past_compactions import Past
+from compactor.initiator.candidate_scan import CandidateScan, Considered
+from compactor.initiator.past_compactions import PastCompactions
 from compactor.initiator.table_digests import TableDigests
 from compactor.site.surveyed_tables import TableName
 from compactor.site.threads import SideBySide, run_best_effort
@@ -22,7 +22,7 @@ _AHEAD = 4  #: candidates per thread that are decided before the pass acts on th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pending:
+class PendingCandidate:
     """A candidate to decide about.
 
     ``basis`` belongs to a decision that depends on open transactions; None if the decision cannot be reused.
@@ -37,7 +37,7 @@ class Pending:
 class SortedOut:
     """The candidates to decide about, and the number of those whose decision stands and requests nothing."""
 
-    pending: list[Pending]
+    pending: list[PendingCandidate]
     kept: int = 0
 
 
@@ -47,10 +47,10 @@ class CandidatePage:
     All rows are read before any directory is listed. A change in between changes the digests of the next pass.
     """
 
-    def __init__(self, scan: Scan, tables: Collection[TableName]) -> None:
+    def __init__(self, scan: CandidateScan, tables: Collection[TableName]) -> None:
         site = scan.site
         self._scan = scan
-        self._tables, self._past = scan.fresh_tables(), Past(site)
+        self._tables, self._past = scan.fresh_tables(), PastCompactions(site)
         recorded = site.metastore.components.writes(tables)
         for name, of_table in recorded.items():
             of_table.update(dict.fromkeys(scan.aborted_in(name) - of_table.keys(), _NOTHING))
@@ -62,7 +62,7 @@ class CandidatePage:
     def sort_out(self, portion: Portion) -> SortedOut:
         """Returns the candidates of ``portion`` to decide about, in the order of their names."""
         self._scan.turn_to(self._tables, self._past)
-        pending: list[Pending] = []
+        pending: list[PendingCandidate] = []
         kept = 0
         for name in portion.tables:
             of_table = self._sort_out_table(name, portion)
@@ -79,14 +79,14 @@ class CandidatePage:
                     return self._by_digests(digests, portion.filter_partitions(self._writes[name]))
         except DatabaseUnavailable:
             raise
-        except CompactorError as error:  # ``Scan.consider`` reports it
+        except CompactorError as error:  # ``CandidateScan.consider`` reports it
             log.debug("%s: %s", name, error)
         partitions = portion.filter_partitions(self._writes[name])
         entities = (Entity(database=name[0], table=name[1], partition=partition) for partition in partitions)
-        return SortedOut(pending=[Pending(entity=entity) for entity in entities])
+        return SortedOut(pending=[PendingCandidate(entity=entity) for entity in entities])
 
     def _by_digests(self, digests: TableDigests, partitions: Sequence[str | None]) -> SortedOut:
-        pending: list[Pending] = []
+        pending: list[PendingCandidate] = []
         kept = 0
         decisions, newest = self._decisions.get(digests.name, {}), self._scan.txns.high_watermark
         for partition, digest in digests.digests_of(partitions):
@@ -95,20 +95,20 @@ class CandidatePage:
                 if not decision.is_due:
                     kept += 1
                     continue
-                pending.append(Pending(entity=digests.entity(partition), stands=True))
+                pending.append(PendingCandidate(entity=digests.entity(partition), stands=True))
             else:
                 basis = Basis(digest, digests.open, newest)
-                pending.append(Pending(entity=digests.entity(partition), basis=basis))
+                pending.append(PendingCandidate(entity=digests.entity(partition), basis=basis))
         return SortedOut(pending=pending, kept=kept)
 
-    def judge(self, pending: Sequence[Pending], threads: SideBySide) -> Iterator[Considered]:
+    def judge(self, pending: Sequence[PendingCandidate], threads: SideBySide) -> Iterator[Considered]:
         """Yields the decision about each candidate, in order.
 
         Lists a few candidates ahead on threads, since listing waits for a store.
         """
         standing = _read_standing(self._scan, [candidate.entity for candidate in pending if candidate.stands])
 
-        def judge_candidate(candidate: Pending) -> Considered:
+        def judge_candidate(candidate: PendingCandidate) -> Considered:
             stood = standing.get(candidate.entity)
             return _with_basis(self._scan.consider(candidate.entity), candidate.basis) if stood is None else stood
 
@@ -131,7 +131,7 @@ def _as_stored(
 
 
 def _read_decisions(
-    scan: Scan, tables: Collection[TableName]
+    scan: CandidateScan, tables: Collection[TableName]
 ) -> Mapping[TableName, Mapping[str | None, StoredDecision]]:
     site, state = scan.site, scan.site.state
     if state is None:
@@ -141,7 +141,7 @@ def _read_decisions(
     )
 
 
-def _read_standing(scan: Scan, entities: Sequence[Entity]) -> dict[Entity, Considered]:
+def _read_standing(scan: CandidateScan, entities: Sequence[Entity]) -> dict[Entity, Considered]:
     """Returns decisions of earlier passes that request something."""
     site, state = scan.site, scan.site.state
     if state is None or not entities:

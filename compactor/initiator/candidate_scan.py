@@ -20,7 +20,7 @@ from compactor.compaction.eligibility import Candidate, Eligible, Skipped, check
 from compactor.compaction.health import Condition
 from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import State
-from compactor.initiator.past_compactions import Past
+from compactor.initiator.past_compactions import PastCompactions
 from compactor.metastore.transactions.components import Aborted
 from compactor.settings.precedence import Settings
 from compactor.site.abort_grace import AbortGrace
@@ -31,7 +31,7 @@ from compactor.site.overlapping_locations import Ground
 from compactor.site.site import Moment, Site, claims_of, ground_of, path_of
 from compactor.site.surveyed_tables import SurveyedTable, SurveyedTables, TableName
 from compactor.state.decisions import Decided
-from compactor.state.seen_conditions import Seen
+from compactor.state.seen_conditions import SeenEntity
 
 log = logging.getLogger(__name__)
 DISAGREEMENT = "disagreement"  #: the outcome where files and metastore contradict each other
@@ -66,7 +66,7 @@ class Considered:
 
 
 @dataclass(slots=True)
-class Scan:
+class CandidateScan:
     """The data that one pass reads once, or once per page of tables, with few statements."""
 
     site: Site
@@ -75,7 +75,7 @@ class Scan:
     now_ms: int = field(init=False)
     looked_after: int = field(init=False)  #: epoch ms; entities not listed since then are listed again
     queue: Mapping[TableName, Mapping[str | None, Sequence[Entry]]] = field(init=False)
-    past: Past = field(init=False)
+    past: PastCompactions = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
     grace: AbortGrace = field(init=False)
     ground: Ground = field(init=False)
@@ -91,7 +91,7 @@ class Scan:
         self._moment = self.site.moment()
         self.now_ms = self._moment.now_ms
         self.looked_after = self.now_ms - sweep_ms(self.site.settings)
-        self.turn_to(self.fresh_tables(), Past(self.site))
+        self.turn_to(self.fresh_tables(), PastCompactions(self.site))
         self.queue = _by_table(metastore.entries.queue())
         self.aborts = metastore.components.aborts()
         self._aborted = defaultdict(set)
@@ -106,7 +106,7 @@ class Scan:
         """Returns an empty cache of tables in this pass's snapshot."""
         return SurveyedTables(self.site, self.txns, self._moment)
 
-    def turn_to(self, tables: SurveyedTables, past: Past) -> None:
+    def turn_to(self, tables: SurveyedTables, past: PastCompactions) -> None:
         """Switches to the data of another page of tables."""
         self.tables, self.past = tables, past
 
@@ -136,10 +136,10 @@ class Scan:
             total=sum(aborts.total for aborts in matches),
         )
 
-    def as_seen(self, considered: Considered) -> Seen:
+    def as_seen(self, considered: Considered) -> SeenEntity:
         """Returns the condition that people see until the next pass."""
         decision = considered.decision
-        return Seen(
+        return SeenEntity(
             entity=considered.entity,
             outcome=considered.outcome,
             because=considered.because,

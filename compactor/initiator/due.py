@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compactor.base.errors import CompactorError
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.initiator.candidate_scan import DISAGREEMENT, Considered, Scan
+from compactor.initiator.candidate_scan import DISAGREEMENT, CandidateScan, Considered
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, must_be_compactable
 from compactor.site.surveyed_tables import TableName
@@ -42,7 +42,7 @@ def due_in_table(site: Site, table: Table, partition: str | None = None) -> list
         CompactorError: a directory cannot be listed; the message says why.
     """
     must_be_compactable(table)
-    scan = Scan(site, write=False)
+    scan = CandidateScan(site, write=False)
     if partition is not None or not table.partition_keys:
         entities = [Entity(database=table.database, table=table.name, partition=partition)]
     else:
@@ -55,19 +55,19 @@ def due_in_database(site: Site, database: str) -> list[Due]:
 
     Logs and skips those that cannot be listed.
     """
-    scan = Scan(site, write=False)
+    scan = CandidateScan(site, write=False)
     tables = [name for name in scan.candidate_tables() if name[0] == database]
     return _due(scan, _candidates(scan, tables), strictly=False)
 
 
-def _candidates(scan: Scan, tables: Collection[TableName]) -> list[Entity]:
+def _candidates(scan: CandidateScan, tables: Collection[TableName]) -> list[Entity]:
     recorded = scan.site.metastore.components.writes(tables)
     names = ((table, {*of_table, *scan.aborted_in(table)}) for table, of_table in recorded.items())
     entities = [Entity(database=d, table=t, partition=name) for (d, t), partitions in names for name in partitions]
     return scan.tables.resolve_recorded(entities)
 
 
-def _due(scan: Scan, entities: Collection[Entity], *, strictly: bool) -> list[Due]:
+def _due(scan: CandidateScan, entities: Collection[Entity], *, strictly: bool) -> list[Due]:
     scan.tables.expect(entities)
     scan.past.expect({(entity.database, entity.table) for entity in entities})
     considered = [_measure(scan, entity) for entity in entities]
@@ -77,7 +77,7 @@ def _due(scan: Scan, entities: Collection[Entity], *, strictly: bool) -> list[Du
     return sorted(due, key=lambda entry: (entry.entity.database, entry.entity.table, entry.entity.partition or ""))
 
 
-def _measure(scan: Scan, entity: Entity) -> Considered:
+def _measure(scan: CandidateScan, entity: Entity) -> Considered:
     considered = scan.consider(entity)
     return scan.measure(considered) if considered.outcome == "skipped" else considered
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from compactor.compaction.queue_entry import Entity
-from compactor.initiator.candidate_scan import Considered, Scan
+from compactor.initiator.candidate_scan import CandidateScan, Considered
 from compactor.initiator.outdated import record_conditions
-from compactor.initiator.past_compactions import Past
+from compactor.initiator.past_compactions import PastCompactions
 from compactor.site.site import Site
 from compactor.site.threads import SideBySide, run_best_effort
 from compactor.state.decisions import LOOK
-from compactor.state.seen_conditions import Seen
+from compactor.state.seen_conditions import SeenEntity
 
 #: The most entities considered after one pass, since each costs a listing: enough for a person's request. The initiator's
 #: next pass considers the others.
@@ -28,7 +28,7 @@ class FreshLook:
     """The initiator's present decision about one entity, and the row that people see from now on."""
 
     considered: Considered
-    seen: Seen
+    seen: SeenEntity
 
 
 def look_at(site: Site, entity: Entity) -> FreshLook:
@@ -58,21 +58,21 @@ def _look_at(site: Site, entities: Collection[Entity]) -> None:
         _record(scan, threads.map(partial(_consider, scan), entities))
 
 
-def _consider(scan: Scan, entity: Entity) -> Considered:
+def _consider(scan: CandidateScan, entity: Entity) -> Considered:
     """Returns the decision with present figures, even for a skipped entity."""
     considered = scan.consider(entity)
     return scan.measure(considered) if considered.decision is None else considered
 
 
-def _scan(site: Site, entities: Collection[Entity]) -> Scan:
-    scan = Scan(site, write=False)
-    scan.turn_to(scan.fresh_tables(), Past(site, {entity.partition for entity in entities}))
+def _scan(site: Site, entities: Collection[Entity]) -> CandidateScan:
+    scan = CandidateScan(site, write=False)
+    scan.turn_to(scan.fresh_tables(), PastCompactions(site, {entity.partition for entity in entities}))
     scan.tables.expect(entities)
     scan.past.expect({(entity.database, entity.table) for entity in entities})
     return scan
 
 
-def _record(scan: Scan, considered: Sequence[Considered]) -> None:
+def _record(scan: CandidateScan, considered: Sequence[Considered]) -> None:
     state = scan.site.state
     if state is not None:
         there = [candidate.as_decided(LOOK) for candidate in considered if scan.tables.exists(candidate.entity)]

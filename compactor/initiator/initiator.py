@@ -13,10 +13,10 @@ from compactor.compaction.queue_entry import Entity
 from compactor.initiator import garbage_collection, outdated
 from compactor.initiator.budget import Saving, without_cost
 from compactor.initiator.candidate_page import CandidatePage
-from compactor.initiator.candidate_scan import Considered, Scan
+from compactor.initiator.candidate_scan import CandidateScan, Considered
 from compactor.initiator.one_ahead import one_ahead
 from compactor.initiator.outdated import record_conditions
-from compactor.initiator.past_compactions import Past
+from compactor.initiator.past_compactions import PastCompactions
 from compactor.metastore.catalog.values import Table
 from compactor.site import lost_workers
 from compactor.site.restored_database import must_not_be_older
@@ -80,7 +80,7 @@ def initiate(site: Site) -> InitiatorPass:
         Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
     repaired = lost_workers.repair(site) if must_not_be_older(site) else ()
-    scan = Scan(site)
+    scan = CandidateScan(site)
     saving = Saving(scan)
     cursor = run_best_effort("reading where the last pass ended", lambda: _read_cursor(site))
     looked_at = run_best_effort("reading when the last pass was", lambda: _read_last_pass_time(site))
@@ -100,7 +100,7 @@ def initiate(site: Site) -> InitiatorPass:
     return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)
 
 
-def _pages(scan: Scan, cursor: Entity | None) -> Iterator[tuple[Portion, CandidatePage]]:
+def _pages(scan: CandidateScan, cursor: Entity | None) -> Iterator[tuple[Portion, CandidatePage]]:
     """Yields all candidates in the order of the pass, in portions with the data of their tables."""
     first: CandidatePage | None = None
     for portion in split_portions(scan.candidate_tables(), cursor):
@@ -110,7 +110,7 @@ def _pages(scan: Scan, cursor: Entity | None) -> Iterator[tuple[Portion, Candida
         yield portion, page
 
 
-def _spend(scan: Scan, saving: Saving) -> list[Considered]:
+def _spend(scan: CandidateScan, saving: Saving) -> list[Considered]:
     """Requests kept back candidates within the budget, and records why the others wait."""
     chosen, waiting = saving.choose_requests()
     done: list[Considered] = []
@@ -122,20 +122,20 @@ def _spend(scan: Scan, saving: Saving) -> list[Considered]:
     return done
 
 
-def _turn_to(scan: Scan, entities: Sequence[Entity]) -> None:
+def _turn_to(scan: CandidateScan, entities: Sequence[Entity]) -> None:
     """Reads the data of tables whose page the pass has left."""
-    tables, past = scan.fresh_tables(), Past(scan.site)
+    tables, past = scan.fresh_tables(), PastCompactions(scan.site)
     tables.expect(entities)
     past.expect({(entity.database, entity.table) for entity in entities})
     scan.turn_to(tables, past)
 
 
-def _record_waiting(scan: Scan, waiting: Sequence[Considered]) -> list[Considered]:
+def _record_waiting(scan: CandidateScan, waiting: Sequence[Considered]) -> list[Considered]:
     run_best_effort("recording decisions", lambda: _record(scan, waiting))
     return list(waiting)
 
 
-def _judge(scan: Scan, saving: Saving, judgements: Iterable[Considered]) -> list[Considered]:
+def _judge(scan: CandidateScan, saving: Saving, judgements: Iterable[Considered]) -> list[Considered]:
     considered: list[Considered] = []
     judged: list[Considered] = []
     since = time.monotonic()
@@ -147,7 +147,7 @@ def _judge(scan: Scan, saving: Saving, judgements: Iterable[Considered]) -> list
     return considered + _act_on(scan, saving.keep_back(judged))
 
 
-def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
+def _act_on(scan: CandidateScan, judged: Sequence[Considered]) -> list[Considered]:
     """Requests the compactions that are due, and stores the decisions."""
     if not judged:
         return []
@@ -165,7 +165,7 @@ def _read_last_pass_time(site: Site) -> int | None:
     return None if site.state is None else site.state.decisions.newest(site.name, PASS)
 
 
-def _record_pass(scan: Scan, considered: int) -> None:
+def _record_pass(scan: CandidateScan, considered: int) -> None:
     site = scan.site
     if site.state is not None:
         everything = Entity(database="", table="")
@@ -173,7 +173,7 @@ def _record_pass(scan: Scan, considered: int) -> None:
         site.state.decisions.record(site.name, [passed], at=scan.now_ms)
 
 
-def _record(scan: Scan, judged: Sequence[Considered]) -> None:
+def _record(scan: CandidateScan, judged: Sequence[Considered]) -> None:
     site, considered = scan.site, [candidate for candidate in judged if not candidate.stands]
     if site.state is None or not considered:
         return
@@ -181,13 +181,13 @@ def _record(scan: Scan, judged: Sequence[Considered]) -> None:
     record_conditions(scan, site.state, considered)
 
 
-def _consider_unrecorded(scan: Scan) -> None:
+def _consider_unrecorded(scan: CandidateScan) -> None:
     """Considers entities without a recorded write. As in Hive, nothing is requested for them."""
     site, state = scan.site, scan.site.state
     unseen = outdated.find_next_unrecorded(site, state, scan.now_ms) if state is not None else None
     if state is None or unseen is None:
         return
-    fresh = Scan(site, write=False)
+    fresh = CandidateScan(site, write=False)
     fresh.tables.expect(unseen)
     considered = [fresh.consider(entity) for entity in unseen]
     record_conditions(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from compactor.compaction.queue_entry import Entity
-from compactor.initiator.candidate_scan import Considered, Scan, sweep_ms
+from compactor.initiator.candidate_scan import CandidateScan, Considered, sweep_ms
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.state.decisions import Decided
-from compactor.state.seen_conditions import Seen
+from compactor.state.seen_conditions import SeenEntity
 from compactor.state.state_database import OwnState
 
 _OVERLAP_MS = 600_000  #: a row of the history may be committed this long after its time
@@ -18,7 +18,7 @@ ROLE = "sweep"
 _EVERYTHING = Entity(database="", table="")
 
 
-def reconsider(scan: Scan, looked_at: int | None) -> None:
+def reconsider(scan: CandidateScan, looked_at: int | None) -> None:
     """Considers entities again that were compacted or dropped since, and are no longer candidates.
 
     Nothing is due for them. Recording that once replaces the outdated condition.
@@ -36,7 +36,7 @@ def reconsider(scan: Scan, looked_at: int | None) -> None:
         site.name, [name for name in stored if (name[0].lower(), name[1].lower()) not in there]
     )
     if is_due(site, state, scan.now_ms):
-        known: Iterable[Seen] = state.conditions.unsettled(site.name, scan.now_ms)
+        known: Iterable[SeenEntity] = state.conditions.unsettled(site.name, scan.now_ms)
     elif looked_at is not None:
         ended = site.metastore.entries.ended_since(looked_at - _OVERLAP_MS)
         known = state.conditions.for_entities(site.name, ended).values()
@@ -45,10 +45,10 @@ def reconsider(scan: Scan, looked_at: int | None) -> None:
     _consider_again(scan, state, [seen for seen in known if seen.at < scan.now_ms and not seen.is_settled])
 
 
-def _consider_again(scan: Scan, state: OwnState, known: Sequence[Seen]) -> None:
+def _consider_again(scan: CandidateScan, state: OwnState, known: Sequence[SeenEntity]) -> None:
     if not known:
         return
-    fresh = Scan(scan.site, write=False)
+    fresh = CandidateScan(scan.site, write=False)
     fresh.tables.expect(seen.entity for seen in known)
     fresh.past.expect({(seen.entity.database, seen.entity.table) for seen in known})
     outdated = [
@@ -60,7 +60,7 @@ def _consider_again(scan: Scan, state: OwnState, known: Sequence[Seen]) -> None:
         record_conditions(fresh, state, [fresh.consider(entity) for entity in outdated])
 
 
-def record_conditions(scan: Scan, state: OwnState, considered: Sequence[Considered]) -> None:
+def record_conditions(scan: CandidateScan, state: OwnState, considered: Sequence[Considered]) -> None:
     """Stores the shown conditions of entities, and forgets dropped entities."""
     there = [c for c in considered if scan.tables.exists(c.entity)]
     gone = [c.entity for c in considered if not scan.tables.exists(c.entity)]

@@ -12,7 +12,7 @@ from compactor.site.surveyed_tables import TableName
 _NOTHING = Ended()
 
 
-class Past:
+class PastCompactions:
     """The ended compactions of some tables, each read once, many with one statement.
 
     Args:

@@ -16,7 +16,7 @@ from compactor.compaction.decision_reuse import (
     list_queued_states,
 )
 from compactor.compaction.queue_entry import Entity
-from compactor.initiator.candidate_scan import Scan
+from compactor.initiator.candidate_scan import CandidateScan
 from compactor.metastore.catalog.values import PartitionPlace
 from compactor.metastore.queue.entries import Ended
 from compactor.metastore.transactions.components import Aborted
@@ -36,7 +36,7 @@ class TableDigests:
     """
 
     def __init__(
-        self, scan: Scan, name: TableName, surveyed: SurveyedTable, writes: Mapping[str | None, Writes]
+        self, scan: CandidateScan, name: TableName, surveyed: SurveyedTable, writes: Mapping[str | None, Writes]
     ) -> None:
         self._scan, self._surveyed, self._writes = scan, surveyed, writes
         self.name = name

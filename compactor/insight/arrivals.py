@@ -1,4 +1,6 @@
-"""Infers when deltas arrived in a table or partition, from the initiator's looks and the runs' inputs. Pure.
+"""Infers when deltas arrived in a table or partition, from the initiator's looks and the runs' inputs.
+
+Pure.
 
 Nothing records when a delta was written. It appears between two looks, or a run merges it before the next look.
 """
@@ -13,7 +15,10 @@ PARTS = 96  #: of the time; as many as a plot shows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The directories that a reader opens: the number of deltas, and the bytes of deltas, delete deltas and base."""
+    """The directories that a reader opens.
+
+    The number of deltas, and the bytes of deltas, delete deltas and base.
+    """
 
     deltas: int = 0
     delta_bytes: int = 0

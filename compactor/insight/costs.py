@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.compaction.economy import plain_cost
 from compactor.compaction.states import CompactionType
-from compactor.insight.estimates import Estimator, Past, Work, past_runs
+from compactor.insight.estimates import EstimatedWork, Estimator, PastRun, past_runs
 from compactor.state.state_database import OwnState
 
 
@@ -25,14 +25,14 @@ class Costs:
             self._known[store] = Estimator(past), _copied_share(past)
         estimator, share = self._known[store]
         copied = round(share * size)
-        work = Work(
+        work = EstimatedWork(
             store=store, type=kind.label, files=files, bytes_copied=copied, bytes_reencoded=max(0, size - copied)
         )
         expected = estimator.estimate(work)
         return plain_cost(size) if expected is None or expected.core_seconds is None else expected.core_seconds
 
 
-def _copied_share(past: list[Past]) -> float:
+def _copied_share(past: list[PastRun]) -> float:
     copied = sum(run.work.bytes_copied for run in past)
     total = copied + sum(run.work.bytes_reencoded for run in past)
     return copied / total if total else 1.0

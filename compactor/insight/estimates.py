@@ -29,7 +29,7 @@ ERRORS_OF = 50  #: newest runs whose estimates are compared with their times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class EstimatedWork:
     """The work of a compaction: files to open, and bytes to copy and to re-encode.
 
     ``store`` is the scheme of its location, such as ``hdfs``; ``type`` is Hive's. ``together`` is the number of entries that
@@ -53,13 +53,13 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class PastRun:
     """A run that has ended. ``seconds`` is the time from its claim to its commit.
 
     ``core_seconds`` is None if they were not measured. ``bytes_encoded`` are the bytes written that were not copied.
     """
 
-    work: Work
+    work: EstimatedWork
     seconds: float
     core_seconds: float | None = None
     bytes_encoded: int = 0
@@ -86,12 +86,12 @@ class Estimate:
 class Estimator:
     """Estimates from earlier runs. Each kind of work is fitted once."""
 
-    def __init__(self, past: Sequence[Past]) -> None:
+    def __init__(self, past: Sequence[PastRun]) -> None:
         """Takes the runs, newest first."""
         self._past = past
         self._models: dict[tuple[str, str], _Model | None] = {}
 
-    def estimate(self, work: Work) -> Estimate | None:
+    def estimate(self, work: EstimatedWork) -> Estimate | None:
         """Returns the estimate of ``work``; None if there are too few similar runs."""
         key = (work.store, work.type)
         if key not in self._models:
@@ -113,7 +113,7 @@ class _Model:
     shrinks_to: float
 
     @classmethod
-    def fit(cls, like: Sequence[Past]) -> _Model:
+    def fit(cls, like: Sequence[PastRun]) -> _Model:
         rates = _fit_rates([(past.work.parts, past.seconds) for past in like])
         ratios = [past.seconds / _time(past.work, rates) for past in like]
         low, high = np.quantile(ratios, _OUTER)
@@ -129,7 +129,7 @@ class _Model:
             shrinks_to=_shrink_factor(like),
         )
 
-    def estimate(self, work: Work) -> Estimate:
+    def estimate(self, work: EstimatedWork) -> Estimate:
         seconds = _time(work, self.rates)
         alone = replace(work, together=1)
         return Estimate(
@@ -152,20 +152,20 @@ def median_error(expected: Sequence[tuple[float, float]]) -> float | None:
     return median(relative_error(*pair) for pair in expected) if expected else None
 
 
-def _find_like(work: Work, past: Sequence[Past]) -> list[Past]:
+def _find_like(work: EstimatedWork, past: Sequence[PastRun]) -> list[PastRun]:
     """Returns runs over the same store, only those of the same type if there are enough."""
     same_store = [run for run in past if run.work.store == work.store]
     same_type = [run for run in same_store if run.work.type == work.type]
     return (same_type if len(same_type) >= FEWEST else same_store)[:NEWEST]
 
 
-def _shrink_factor(like: Sequence[Past]) -> float:
+def _shrink_factor(like: Sequence[PastRun]) -> float:
     """Returns the bytes written for each byte re-encoded."""
     ratios = [past.bytes_encoded / past.work.bytes_reencoded for past in like if past.work.bytes_reencoded]
     return median(ratios) if ratios else 1.0
 
 
-def _time(work: Work, rates: _Array) -> float:
+def _time(work: EstimatedWork, rates: _Array) -> float:
     return max(_LEAST_S, float(np.dot(work.parts, rates)))
 
 
@@ -214,19 +214,19 @@ def estimator_of(state: OwnState | None, metastore: str, store: str) -> Estimato
     return Estimator(past_runs(state, metastore, store))
 
 
-def past_runs(state: OwnState | None, metastore: str, store: str) -> list[Past]:
+def past_runs(state: OwnState | None, metastore: str, store: str) -> list[PastRun]:
     """Returns the newest runs of a metastore over ``store``, newest first; empty without a state."""
     runs = [] if state is None else state.runs.over_store(metastore, store, NEWEST)
     return [past for run in runs if (past := past_of(run)) is not None]
 
 
-def past_of(run: Run) -> Past | None:
+def past_of(run: Run) -> PastRun | None:
     """Converts a run that has ended; None if it lacks figures."""
     if run.store is None or run.bytes_copied is None:
         return None
     encoded = reencoded_of(run.bytes_before - run.bytes_copied, run.stripes_reencoded, run.stripes_dropped)
-    return Past(
-        work=Work(
+    return PastRun(
+        work=EstimatedWork(
             store=run.store,
             type=run.type.label,
             files=run.files_before,

@@ -41,7 +41,7 @@ _CONSTANT = "?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class ReadQuery:
     """A query that ended at ``at`` (epoch ms), with the tables that it read and its wall time.
 
     ``files`` (splits or tasks) and ``bytes`` were scanned; None if its engine does not report them. Like queries share
@@ -58,7 +58,7 @@ class Query:
     bytes: int | None = None
 
 
-def parse_queries(lines: Iterable[str], what: str, *, latest: int = _LARGEST) -> Iterator[Query | None]:
+def parse_queries(lines: Iterable[str], what: str, *, latest: int = _LARGEST) -> Iterator[ReadQuery | None]:
     """Yields the query of each event in ``lines``; None for other events, such as failed queries.
 
     Each line is one event or an array of events. A query that reads no table also yields None.
@@ -90,7 +90,7 @@ def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is not a number of JSON")
 
 
-def _parse_event(event: object, where: str) -> Query | None:
+def _parse_event(event: object, where: str) -> ReadQuery | None:
     if not isinstance(event, dict):
         raise BadFile(f"{where}: {_shorten(event)}; expected: an object")
     for keys, read in _KINDS:
@@ -107,7 +107,7 @@ def _parse_event(event: object, where: str) -> Query | None:
     )
 
 
-def _read_trino(event: Mapping[str, Any]) -> Query | None:
+def _read_trino(event: Mapping[str, Any]) -> ReadQuery | None:
     """Reads ``QueryCompletedEvent`` of Trino's SPI.
 
     Events of begun queries and of splits have no statistics.
@@ -130,7 +130,7 @@ def _read_trino(event: Mapping[str, Any]) -> Query | None:
     )
 
 
-def _read_hive(event: Mapping[str, Any]) -> Query | None:
+def _read_hive(event: Mapping[str, Any]) -> ReadQuery | None:
     """Reads a row of ``sys.query_history``, with the columns of ``ql.queryhistory.schema``."""
     if event.get("query_state") != _FINISHED:
         return None
@@ -148,7 +148,7 @@ def _read_hive(event: Mapping[str, Any]) -> Query | None:
     )
 
 
-def _read_plain(event: Mapping[str, Any]) -> Query | None:
+def _read_plain(event: Mapping[str, Any]) -> ReadQuery | None:
     """Reads a record of any other reader, such as our own scans.
 
     ``tables`` are names such as ``sales.orders``.
@@ -165,7 +165,7 @@ def _read_plain(event: Mapping[str, Any]) -> Query | None:
     )
 
 
-_Read = Callable[[Mapping[str, Any]], Query | None]
+_Read = Callable[[Mapping[str, Any]], ReadQuery | None]
 _KINDS: tuple[tuple[frozenset[str], _Read], ...] = (
     (frozenset({"metadata", "context"}), _read_trino),
     (frozenset({"query_id", "used_tables"}), _read_hive),
@@ -183,12 +183,12 @@ def _build_query(
     seconds: float,
     files: Any,
     size: Any,
-) -> Query | None:
+) -> ReadQuery | None:
     if not isinstance(sql, str):
         raise ValueError(f"the query's text is {_shorten(sql)}; expected: a text")
     if not 0 <= seconds < _LARGEST or not 0 <= at < _LARGEST:
         raise ValueError(f"{seconds} s at {at}")
-    query = Query(
+    query = ReadQuery(
         engine=_check_name(engine, "the engine", _MOST_ENGINE),
         id=_check_name(id, "the query's id", _MOST_ID),
         tables=tables,
@@ -251,7 +251,10 @@ def _check_number(value: Any) -> int | None:
 
 
 def _parse_time(value: Any) -> int:
-    """Parses a time into epoch ms: ISO 8601 or Hive's text (UTC unless it has a zone), or a number of seconds."""
+    """Parses a time into epoch ms: ISO 8601, Hive's text or a number of seconds.
+
+    Hive's text is UTC unless it has a zone.
+    """
     if isinstance(value, str):
         read = datetime.fromisoformat(_within_microseconds(value.strip()))
         return round((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -35,7 +35,7 @@ class RunOnce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class ComparedQueries:
     """A compaction with the like queries before and after it.
 
     ``before`` and ``after`` are their mean seconds; the mean files are None unless both sides report them.
@@ -55,7 +55,7 @@ class Compared:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def compare(reads: Iterable[ReadOnce], runs: Sequence[RunOnce]) -> list[Compared]:
+def compare(reads: Iterable[ReadOnce], runs: Sequence[RunOnce]) -> list[ComparedQueries]:
     """Returns the compactions that have like queries before and after, oldest first.
 
     Queries within a week of a compaction count, up to the previous or next compaction of the same place. Each kind of query
@@ -76,7 +76,7 @@ def _find_bounds(runs: Sequence[RunOnce], index: int) -> tuple[int, int]:
     return max([run.began - WINDOW_MS, *before]), min([run.ended + WINDOW_MS, *after])
 
 
-def _compare_run(by_kind: dict[str, list[ReadOnce]], run: RunOnce, since: int, until: int) -> Compared | None:
+def _compare_run(by_kind: dict[str, list[ReadOnce]], run: RunOnce, since: int, until: int) -> ComparedQueries | None:
     pairs, weights = [], []
     for reads in by_kind.values():
         before = [read for read in reads if since <= read.at <= run.began]
@@ -89,7 +89,7 @@ def _compare_run(by_kind: dict[str, list[ReadOnce]], run: RunOnce, since: int, u
     seconds = [[median(read.seconds for read in side) for side in pair] for pair in pairs]
     files = [[_median_files(side) for side in pair] for pair in pairs]
     known = [(sides, weight) for sides, weight in zip(files, weights, strict=True) if None not in sides]
-    return Compared(
+    return ComparedQueries(
         entry_id=run.entry_id,
         partition=run.partition,
         ended=run.ended,

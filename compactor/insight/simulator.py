@@ -1,4 +1,6 @@
-"""Replays the past under other settings: the recorded writes arrive, and each pass decides again. Pure.
+"""Replays the past under other settings.
+
+The recorded writes arrive, and each pass decides again. Pure.
 
 Passes run at their recorded times. A simulated compaction takes as long after its pass as the recorded ones did. Its
 core-seconds and the bytes that it writes are proportional to the bytes that it reads, with the ratios of that table or

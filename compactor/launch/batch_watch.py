@@ -1,4 +1,6 @@
-"""Watches the application of a batch: finds it, keeps the batch reserved, says how it ended, ends it, gives the batch back.
+"""Watches the application of a batch.
+
+Finds it, keeps the batch reserved, says how it ended, ends it, gives the batch back.
 
 An application is a process of this machine, or one of YARN's. Of any other application, or if YARN cannot be asked, only the
 rows of our state are known.
@@ -111,7 +113,7 @@ def decide_next_step(progress: BatchProgress, launches: int) -> NextStep:
 
 
 def read_progress(site: Site, batch_id: int) -> BatchProgress:
-    """Reads the batch's progress now, and keeps the batch reserved while its application waits for its queue.
+    """Reads the batch's progress now, and keeps it reserved while its application waits for its queue.
 
     A driver that is a dead process of this machine, or whose application has ended on YARN, counts as lost at once. Any
     other counts as lost when its reservation ends.
@@ -137,7 +139,10 @@ def read_progress(site: Site, batch_id: int) -> BatchProgress:
 
 
 def keep_reserved(site: Site, batch: BatchWithEntries, application: YarnApplication | None) -> None:
-    """Renews the reservation while the application waits for its queue; a registered driver renews it on its own."""
+    """Renews the reservation while the application waits for its queue.
+
+    A registered driver renews it on its own.
+    """
     if batch.batch.driver is None and application is not None and application.waits:
         control.record_launch(site, batch.batch.id, application.id)
 
@@ -145,7 +150,7 @@ def keep_reserved(site: Site, batch: BatchWithEntries, application: YarnApplicat
 def find_application(
     manager: ResourceManager | None, application_id: str | None, tag: str | None = None
 ) -> YarnApplication | None:
-    """Returns an application as YARN lists it: the one with this id, or without an id the newest one with this tag.
+    """Returns an application as YARN lists it: by its id, or without one the newest with this tag.
 
     None if YARN does not know it, or cannot be asked.
     """
@@ -161,7 +166,10 @@ def find_application(
 
 
 def find_running(tag: str) -> str | None:
-    """Returns the newest running application with this tag on YARN; None if there is none or YARN cannot be asked."""
+    """Returns the newest running application with this tag on YARN.
+
+    Returns None if there is none or YARN cannot be asked.
+    """
     manager = configured_manager(os.environ)
     try:
         tagged = manager.list_tagged(tag) if manager is not None else ()
@@ -186,7 +194,9 @@ def describe_end(name: str | None) -> str | None:
 def choose_reason(
     manager: ResourceManager, application: YarnApplication, *, reads_driver: bool = True, submit_output: str = ""
 ) -> str:
-    """Chooses whose reason for the end counts: YARN's if it was killed, else its driver's, spark-submit's, YARN's.
+    """Chooses whose reason for the end counts.
+
+    YARN's if it was killed, else its driver's, spark-submit's, YARN's.
 
     Args:
         reads_driver: whether YARN has the driver's output: in cluster mode.

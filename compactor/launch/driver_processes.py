@@ -13,7 +13,9 @@ _ENDED = "0"  #: replaces the start time of a process that ended before we could
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], log: Path, *, inherits: Collection[int] = ()) -> str:
-    """Starts ``command`` in a session of its own, its output appended to ``log``, with the open files ``inherits``.
+    """Starts ``command`` in a session of its own, with the open files ``inherits``.
+
+    Its output is appended to ``log``.
 
     Returns:
         The process's name ``process:HOST:PID:START``, for example ``process:edge1:4711:1234567``. START is the kernel's
@@ -57,7 +59,10 @@ def _list_inheritable_files() -> list[int]:
 
 
 def is_gone(name: str | None) -> bool:
-    """Returns true if ``name`` is a process of this machine that has ended. Other names cannot be checked here."""
+    """Returns true if ``name`` is a process of this machine that has ended.
+
+    Other names cannot be checked here.
+    """
     pid = _parse_pid(name)
     return pid is not None and not _is_alive(name, pid)
 

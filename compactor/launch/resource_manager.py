@@ -1,4 +1,4 @@
-"""Talks to YARN's ResourceManager by its REST interface, at the address in this machine's YARN configuration."""
+"""Talks to YARN's ResourceManager by REST, at the address in this machine's YARN configuration."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _list_addresses(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _make_kerberos_auth() -> Any:
-    """Returns an authentication by this process's Kerberos tickets, or by the keytab in ``KRB5_CLIENT_KTNAME``."""
+    """Returns an authentication by this process's Kerberos tickets, or by ``KRB5_CLIENT_KTNAME``."""
     try:
         from compactor.storage.hdfs_kerberos import Negotiate
     except ImportError as error:

@@ -109,7 +109,10 @@ class SparkRunner:
         return [task if isinstance(task, Failure) else next(results) for task in chain.from_iterable(ready)]
 
     def _add_tokens(self, task: TaskInput) -> TaskInput | Failure:
-        """Returns the task with the tokens that an executor needs for its table. The driver's own log-in stays here."""
+        """Returns the task with the tokens that an executor needs for its table.
+
+        The driver's own log-in stays here.
+        """
         unit = unit_of(task)
         try:
             stores = self._tokens.standing_in(unit.stores, unit.location)

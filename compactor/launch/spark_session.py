@@ -54,7 +54,9 @@ def start_session(name: str, *, master: str | None = None, conf: Mapping[str, st
 
 
 def _start_jvm(conf: Mapping[str, str]) -> None:
-    """Starts the JVM, unless it runs, without the secret keys of ``conf``: pyspark puts the others on its command line.
+    """Starts the JVM, unless it runs, without the secret keys of ``conf``.
+
+    pyspark puts the other keys on its command line.
 
     The session passes the secret keys to the running JVM.
     """
@@ -91,26 +93,35 @@ def _is_shipped_file(key: str, submitted: Mapping[str, str]) -> bool:
 
 
 def _choose_name(submitted: Mapping[str, str], name: str) -> str:
-    """Returns the name given to spark-submit, else ``name``. Without ``--name`` spark-submit takes the file's name."""
+    """Returns the name given to spark-submit, else ``name``.
+
+    Without ``--name`` spark-submit takes the file's name.
+    """
     submitted_name = submitted.get("spark.app.name", "")
     return name if submitted_name in ("", Path(sys.argv[0]).name) else submitted_name
 
 
 def attempt_number(session: SparkSession) -> int:
-    """Returns the number of this driver's attempt. YARN restarts a driver that ends with an error in cluster mode."""
+    """Returns the number of this driver's attempt.
+
+    YARN restarts a driver that ends with an error in cluster mode.
+    """
     attempt_id = session.sparkContext._jsc.sc().applicationAttemptId()
     return int(attempt_id.get()) if attempt_id.isDefined() and str(attempt_id.get()).isdigit() else 1
 
 
 def tracking_url(session: SparkSession) -> str | None:
-    """Returns the page on which people watch the application: through YARN's proxy if there is one, else Spark's own."""
+    """Returns the page on which people watch the application: YARN's proxy if there is one, else Spark."""
     proxies = [value for key, value in session.sparkContext.getConf().getAll() if key.endswith(_PROXY)]
     url: str | None = proxies[0].partition(",")[0] if proxies else session.sparkContext.uiWebUrl
     return url
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Returns true if the session's JVM exists and works. Under spark-submit a driver outlives a killed JVM."""
+    """Returns true if the session's JVM exists and works.
+
+    Under spark-submit a driver outlives a killed JVM.
+    """
     from py4j.protocol import Py4JError
 
     try:

@@ -1,4 +1,4 @@
-"""Starts a batch's application with spark-submit, watches it, and judges it by the rows that its driver wrote."""
+"""Starts a batch's application with spark-submit, and judges it by the rows that its driver wrote."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Launch:
         return process.returncode is not None
 
     def _look(self, process: subprocess.Popen[str]) -> None:
-        """Keeps the batch reserved while its application waits for its queue; ends an application that nobody needs."""
+        """Keeps the batch reserved while its application waits; ends an application that nobody needs."""
         current = control.read_batch(self.site, self.batch.batch_id)
         if self.stop.is_requested or (not current.open_entries and current.batch.driver is None):
             self._end(process)
@@ -129,7 +129,7 @@ class Launch:
         return find_application(self.manager, recorded or find_application_id("".join(self.output)), self.tag)
 
     def _judge(self, code: int) -> Launched:
-        """Returns the batch's fate by its rows, and gives it back unless it is done or its application goes on."""
+        """Returns the batch's fate by its rows, and gives it back unless it is done or goes on."""
         current = control.read_batch(self.site, self.batch.batch_id)
         application = self._find_on_yarn(current)
         mentioned = current.batch.application_id or find_application_id("".join(self.output))

@@ -15,7 +15,10 @@ _ID = re.compile(r"application_\d+_\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YarnApplication:
-    """An application. ``queue`` is the path of its queue, or the requested queue if the application was refused."""
+    """An application.
+
+    ``queue`` is the path of its queue, or the requested queue if the application was refused.
+    """
 
     id: str
     state: str
@@ -74,7 +77,7 @@ def find_application_id(text: str) -> str | None:
 
 
 def make_tag(metastore: str, batch_id: int, planned_at: int) -> str:
-    """Returns the tag of a batch's applications on YARN, for example ``compactor-default-7-1700000000000``.
+    """Returns the tag of a batch's applications on YARN, such as ``compactor-default-7-1700000000000``.
 
     YARN keeps tags in lower case. The time of planning distinguishes installations that share a cluster.
     """
@@ -100,7 +103,7 @@ _EXCEPTION_CLASS = re.compile(r"^(?:(?:[a-z_]\w*\.)+[A-Z]\w*(?:\([^)]*\))?: )+")
 
 
 def find_reason(text: str) -> str | None:
-    """Returns the sentence that says why an application was refused or failed; None if the text has no such sentence."""
+    """Returns the sentence that says why an application was refused or failed; None without one."""
     refusal = _OF_A_QUEUE.search(text)
     if refusal is not None:
         return refusal[0].strip()

@@ -1,1 +1,4 @@
-"""Hive's locks: types, compatibility, order of requests, waiting times and the locks of statements. Pure."""
+"""Hive's locks: types, compatibility, order of requests, waiting times and the locks of statements.
+
+Pure.
+"""

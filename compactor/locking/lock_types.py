@@ -48,7 +48,7 @@ class Lockable(Protocol):
 
 
 def compatible(requested: LockType, existing: LockType, *, semi_shared: bool = False) -> bool:
-    """Returns true if ``requested`` may be granted while an earlier ``existing`` lock is on the same object.
+    """Returns true if ``requested`` may be granted despite an earlier ``existing`` lock on the object.
 
     ``semi_shared`` selects Hive 3, in which a SHARED_WRITE excludes other SHARED_WRITEs.
     """
@@ -90,7 +90,9 @@ def _excludes_inside(lock: Lockable) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRequest:
-    """A lock on a partition, a table (``partition`` None) or a database (``table`` None), named as Hive stores it.
+    """A lock on a partition, a table or a database, named as Hive stores it.
+
+    For a table ``partition`` is None, for a database ``table`` too.
 
     Raises:
         ValueError: a partition without a table.
@@ -133,7 +135,9 @@ def sorted_requests(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
 
 
 def with_parents(request: LockRequest) -> tuple[LockRequest, ...]:
-    """Returns shared locks on everything above ``request`` (database, table, leading parts of a partition), then it.
+    """Returns shared locks on everything above ``request``, then ``request``.
+
+    Above are the database, the table and leading parts of a partition.
 
     The lock manager without transactions needs them, because its locks have no effect on objects above or below.
     """

@@ -1,4 +1,4 @@
-"""The locks of a statement in Hive 4, Hive 3.1 and the lock manager without transactions (``old_locks``)."""
+"""The locks of a statement in Hive 4, Hive 3.1, and without transactions (``old_locks``)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class PlannedLock:
 def locks(
     statement: Accessing, look: TableLookup, settings: Settings, current: str = "default", hive: HiveRules = HIVE_4
 ) -> tuple[PlannedLock, ...]:
-    """Returns the strongest lock for each object, sorted by name, by the rules of ``hive``; none if locking is off.
+    """Returns the strongest lock for each object, sorted by name, by the rules of ``hive``.
+
+    There are none if locking is off.
 
     Hive's own default of ``hive.support.concurrency`` is false, but ACID tables need true. So only an explicit false
     switches locking off.
@@ -93,7 +95,10 @@ def locks(
 
 
 def locking_is_on(settings: Settings) -> bool:
-    """Returns true if statements take locks, which only an explicit ``hive.support.concurrency=false`` prevents."""
+    """Returns true if statements take locks.
+
+    Only an explicit ``hive.support.concurrency=false`` prevents it.
+    """
     key = "hive.support.concurrency"
     return settings.source(key) == "default" or settings.boolean(key)
 
@@ -158,7 +163,10 @@ def _database_kind(access: Access, database: str, settings: Settings) -> AccessK
 
 
 def _softened_kind(access: Access, facts: TableFacts, settings: Settings) -> AccessKind:
-    """Returns the kind of access; weaker for changes that spare readers, as they leave old files to the cleaner."""
+    """Returns the kind of access.
+
+    It is weaker for changes that spare readers because they leave old files to the cleaner.
+    """
     command = access.command
     if command is None or not facts.transactional or access.kind is AccessKind.DDL_NO_LOCK:
         return access.kind
@@ -225,7 +233,9 @@ def _check_keys(spec: Spec, facts: TableFacts) -> Spec:
 
 
 def old_locks(statement: Accessing, look: TableLookup, current: str = "default") -> tuple[LockRequest, ...]:
-    """Returns the sorted locks of the manager without transactions, shared and exclusive, with all parents.
+    """Returns the sorted locks of the manager without transactions, with all parents.
+
+    They are shared and exclusive.
 
     A partition ``p=1/q=2`` has the parents ``p=1``, its table and its database, each with a shared lock.
     """

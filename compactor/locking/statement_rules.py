@@ -204,7 +204,9 @@ HIVE_3 = HiveRules(rules=RULES_OF_HIVE_3, softens=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One form of ALTER TABLE or of another command, by the words after the object's name (or its first words).
+    """One form of ALTER TABLE or of another command.
+
+    The words after the object's name, or the first words, tell the form.
 
     ``softened_by`` names the setting that turns ``kind`` into an EXCL_WRITE for a transactional table; with lockless
     reads ``lockless`` alone does.

@@ -1,1 +1,1 @@
-"""The Hive metastore's database: catalog, transactions, write IDs, locks, the compaction queue and its upkeep."""
+"""The Hive metastore's database: catalog, transactions, write IDs, locks, the compaction queue."""

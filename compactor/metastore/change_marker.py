@@ -25,7 +25,9 @@ _POLICY = ("compact%", "no_auto_compaction", "no_cleanup", "transactional%", "hi
 
 
 def change_marker(metastore: Metastore) -> str:
-    """Returns a text over the newest commits, aborts and their age in hours, queue, history and properties.
+    """Returns a text that changes with commits, aborts and their age, queue, history and properties.
+
+    The age counts in hours.
 
     It costs seven aggregates in one reading transaction. Two equal texts mean that nothing has changed the initiator's
     decisions in between, except for settings, which the caller adds.

@@ -64,7 +64,9 @@ class ClaimToken:
         return None if token is None else str(token)
 
     def is_in_same_database(self, other: ClaimToken) -> bool:
-        """Returns true if ``other`` reads the same database, whatever its URL: a row written here appears there.
+        """Returns true if ``other`` reads the same database, whatever its URL.
+
+        A row written here then appears there.
 
         A copy of this database has the same token but is another database. A read-only database cannot show the
         difference, and then the answer is yes. This creates no token, because a restored database gets its former one.

@@ -53,7 +53,10 @@ class StoredMarks:
         self._dialect = dialect
 
     def present(self, metastore: str, txns: Collection[TxnId] = ()) -> Present:
-        """Returns the numbers of the database now, with the start times of ``txns``, in a fixed number of statements."""
+        """Returns the numbers of the database now, with the start times of ``txns``.
+
+        It takes a fixed number of statements.
+        """
         with self._database.read() as conn:
             return self._present(conn, metastore, txns)
 
@@ -132,7 +135,7 @@ class StoredMarks:
 
     @retried
     def raise_write_ids(self, txn: TxnId, database: str, table: str, write_id: WriteId) -> bool:
-        """Gives the open transaction ``txn`` the write ID ``write_id`` and raises the table's counter above it.
+        """Gives the open transaction ``txn`` this write ID, and raises the table's counter above it.
 
         Once ``txn`` has ended, snapshots reach up to that write ID. Returns false if the counter is above it already.
         """

@@ -1,4 +1,6 @@
-"""Mutexes as short leases in AUX_TABLE: a name has one holder until it is released or its lease expires.
+"""Mutexes as short leases in AUX_TABLE.
+
+A name has one holder until it is released or its lease expires.
 
 Hive locks the row for a whole pass instead, which on SQLite would block every other connection. MT_KEY2 is the end of
 the lease in epoch ms, MT_COMMENT its holder. Names have the prefix ``Compactor:``, so Hive's own rows, in which MT_KEY2
@@ -97,7 +99,10 @@ class Mutexes:
             return Lease(name=lease.name, owner=lease.owner, until=until)
 
     def _lock(self, conn: Connection, name: str) -> Row[Any] | None:
-        """Returns the lease of ``name``, if any, and locks the anchor row, so that nobody else examines it meanwhile."""
+        """Returns the lease of ``name``, if any, and locks the anchor row.
+
+        So nobody else examines the lease meanwhile.
+        """
         key = _AUX.MT_KEY1 == PREFIX + name
         anchor = self._dialect.for_update(select(AUX_TABLE).where(key, _AUX.MT_KEY2 == _ANCHOR))
         if conn.execute(anchor).first() is None:

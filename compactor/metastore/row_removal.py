@@ -73,7 +73,9 @@ class Housekeeping:
 
     @retried
     def purge_write_set(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
-        """Deletes write sets that were committed before the oldest open transaction began: none can conflict any more.
+        """Deletes write sets that were committed before the oldest open transaction began.
+
+        They can no longer conflict.
 
         An id that was drawn within the time-out may belong to a transaction whose row does not exist yet.
         """
@@ -112,7 +114,9 @@ class Housekeeping:
 
     @retried
     def purge_write_ids(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
-        """Deletes mappings that no write-id list needs: of transactions below all open, aborted and still read ones.
+        """Deletes mappings that no write-id list needs.
+
+        Their transactions are below all open, aborted and still read ones.
 
         In each table they go from the lowest write ID upward without a gap. Hive's readers take the highest mapping as
         watermark: if a mapping below a purged one stayed, they would miss the rows of the purged one.
@@ -176,7 +180,10 @@ class Housekeeping:
             )
 
     def forgettable(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> list[Forgettable]:
-        """Returns the transactions that ``forget_transactions`` may forget, so that storage can be checked first."""
+        """Returns the transactions that ``forget_transactions`` may forget.
+
+        So storage can be checked first.
+        """
         with self._database.read() as conn:
             query = select(TXNS).where(*self._forgettable(conn, open_txn_timeout_ms)).order_by(TXNS.c.TXN_ID)
             return [
@@ -191,7 +198,9 @@ class Housekeeping:
 
     @retried
     def forget_transactions(self, aborted: Collection[TxnId], *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
-        """Deletes ended transactions without components below the low boundary: committed ones, and ``aborted``.
+        """Deletes ended transactions without components below the low boundary.
+
+        These are committed ones, and ``aborted``.
 
         The largest row always stays, or its id could be allocated again (PROTOCOL 9). ``aborted`` has only transactions
         without files in storage, because a forgotten transaction counts as committed.
@@ -230,7 +239,10 @@ class Housekeeping:
         return settled + 1 if lowest is None else min(lowest, settled + 1)
 
     def _needed_from(self, conn: Connection, open_txn_timeout_ms: int) -> int:
-        """Returns the lowest transaction whose mapping may still be read (Hive's ``CleanTxnToWriteIdTableFunction``)."""
+        """Returns the lowest transaction whose mapping may still be read.
+
+        Hive's ``CleanTxnToWriteIdTableFunction`` does the same.
+        """
         unfinished = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE != txn_states.COMMITTED)
         marks = (
             conn.execute(unfinished).scalar(),
@@ -243,7 +255,10 @@ class Housekeeping:
 
 
 def _ranked_components() -> Select[Any]:
-    """Returns the query for distinct rows with their write ID, or that of their transaction, highest first."""
+    """Returns the query for distinct rows with a write ID, highest first.
+
+    A row without one gets that of its transaction.
+    """
     mapped = select(_T2W.T2W_WRITEID).where(
         _T2W.T2W_TXNID == _CTC.CTC_TXNID, _T2W.T2W_DATABASE == _CTC.CTC_DATABASE, _T2W.T2W_TABLE == _CTC.CTC_TABLE
     )

@@ -46,7 +46,7 @@ def row_figures(tail: Tail) -> RowFigures | None:
     return RowFigures(rows=tail.rows, raw_size=0 if tail.is_acid else raw_data_size(tail), columns=columns)
 
 
-class _Column(NamedTuple):
+class _FooterColumn(NamedTuple):
     number: int
     name: str
     kind: TypeKind
@@ -54,15 +54,17 @@ class _Column(NamedTuple):
 
 
 @lru_cache(maxsize=MAX_CACHED)
-def _columns(types: Types, root: int) -> tuple[_Column, ...]:
+def _columns(types: Types, root: int) -> tuple[_FooterColumn, ...]:
     row = types[root]
     return tuple(
-        _Column(child, name.lower(), types[child].kind, schema_text(types, child) if not types[child].children else "")
+        _FooterColumn(
+            child, name.lower(), types[child].kind, schema_text(types, child) if not types[child].children else ""
+        )
         for child, name in zip(row.children, row.field_names, strict=True)
     )
 
 
-def _column(column: _Column, statistics: messages.Message) -> ColumnFigures:
+def _column(column: _FooterColumn, statistics: messages.Message) -> ColumnFigures:
     values = statistics.number_of_values
     low, high = _EXTREMES.get(column.kind, _unknown)(statistics) if values else UNKNOWN
     trues = None

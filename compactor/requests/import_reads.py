@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from compactor.base.errors import BadFile
-from compactor.insight.read_events import Query, parse_queries
+from compactor.insight.read_events import ReadQuery, parse_queries
 from compactor.site.site import Site, own_state
 from compactor.state.read_counts import Read
 
@@ -74,7 +74,7 @@ def import_reads(site: Site, lines: Iterable[str], what: str, *, most: int | Non
     return done
 
 
-def _reads_of(query: Query) -> Iterator[Read]:
+def _reads_of(query: ReadQuery) -> Iterator[Read]:
     for database, table in query.tables:
         yield Read(
             database=database,

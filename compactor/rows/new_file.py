@@ -26,7 +26,7 @@ _END = 1024  #: bytes at the end of a range that are compared later; a stripe en
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class NewFileTarget:
     """The local path of a new file for the directory ``home`` of a store.
 
     If this process must see all bytes (``sees_all``), nothing is taken over.

@@ -1,1 +1,1 @@
-"""Settings: their catalogue, the precedence of their sources, and the file formats they are read from. Pure."""
+"""Settings: their catalogue, the precedence of their sources, and the formats of their files. Pure."""

@@ -1,4 +1,4 @@
-"""Every setting of compaction, transactions and locks as data: Hive's own keys, and ours (``compactor.*``).
+"""Every setting of compaction, transactions and locks as data: Hive's own, and ``compactor.*``.
 
 Facts about Hive's keys: MetastoreConf (``metastore.*``, with its older ``hive.*`` name as the same setting) and
 HiveConf of Hive 4. ``lookup`` takes any of a setting's names.
@@ -28,7 +28,10 @@ _ROWS_OF_TABLES = ("0", "1000")  #: rows of the history that a table may have ke
 
 
 def _metastore(key: str, default: str, unit: SettingUnit, effect: str, *, minimum: int | None = 0) -> Setting:
-    """Returns a site-wide setting of MetastoreConf: ``hive.<rest>`` is the old name, ``metastore.<rest>`` the new one."""
+    """Returns a site-wide setting of MetastoreConf.
+
+    ``hive.<rest>`` is the old name, ``metastore.<rest>`` the new one.
+    """
     new = "metastore." + key.removeprefix("hive.").removeprefix("metastore.")
     return Setting(key=key, aliases=(new,), default=default, unit=unit, effect=effect, minimum=minimum)
 

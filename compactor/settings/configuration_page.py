@@ -1,4 +1,7 @@
-"""``python -m compactor.settings.configuration_page`` prints docs/configuration.md, generated from the catalogue."""
+"""Generates docs/configuration.md from the catalogue.
+
+``python -m compactor.settings.configuration_page`` prints it.
+"""
 
 from __future__ import annotations
 

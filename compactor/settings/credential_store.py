@@ -61,7 +61,10 @@ def _find_entry(body: bytes, alias: str, name: str) -> bytes | None:
 
 
 def _is_head(body: bytes, at: int) -> bool:
-    """Returns true if an entry begins at ``at``: tag, alias, time, then the magic number of Java's serialisation."""
+    """Returns true if an entry begins at ``at``.
+
+    An entry begins with a tag, an alias and a time, then the magic number of Java's serialisation.
+    """
     (length,) = struct.unpack_from(">H", body, at + 4)
     return body[at + 14 + length : at + 18 + length] == b"\xac\xed\x00\x05"
 
@@ -90,7 +93,10 @@ def _unseal(sealed: bytes, password: str, name: str) -> bytes:
 
 
 def _derive_key(password: str, salt: bytes, iterations: int) -> tuple[bytes, bytes]:
-    """Derives key and initial vector as Java's ``PBES1Core`` does: each half of the salt is digested separately."""
+    """Derives key and initial vector as Java's ``PBES1Core`` does.
+
+    Each half of the salt is digested separately.
+    """
     derived = b""
     for digest in (salt[:4], salt[4:]):
         for _ in range(iterations):

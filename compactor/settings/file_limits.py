@@ -78,7 +78,7 @@ class FileLimits:
         return beyond(name, f"its streams have {size} bytes or more", self.stripe_bytes, STRIPE_BYTES)
 
     def too_many_parts(self, name: str, part: str, count: int) -> BadFile:
-        """Returns the error for a footer, index or statistics of the file ``name`` with at least ``count`` parts."""
+        """Returns the error for a footer, index or statistics of file ``name`` with ``count`` parts or more."""
         what = f"its {part} has {count} parts or more, most of them empty"
         return beyond(name, what, self.parts, FOOTER_BYTES, f"one for each {BYTES_OF_PART} bytes of ")
 

@@ -134,7 +134,9 @@ def _refusal(name: str, why: str) -> BadSetting:
 
 
 def postgres_options(options: JdbcOptions) -> dict[str, str]:
-    """Returns libpq's parameters for the options of PostgreSQL's driver; see ``JdbcOptions.must_be_done`` for the others.
+    """Returns libpq's parameters for the options of PostgreSQL's driver.
+
+    ``JdbcOptions.must_be_done`` checks the other options.
 
     Raises:
         BadSetting: an option has no counterpart.
@@ -163,7 +165,10 @@ def postgres_options(options: JdbcOptions) -> dict[str, str]:
 
 
 def _postgres_ssl_mode(options: JdbcOptions) -> str | None:
-    """Returns libpq's mode. In pgjdbc ``ssl`` alone means ``verify-full``, except with a factory that checks nothing."""
+    """Returns libpq's mode.
+
+    In pgjdbc ``ssl`` alone means ``verify-full``, except with a factory that checks nothing.
+    """
     mode, is_on, factory = options.take("sslmode"), options.flag("ssl"), options.take("sslfactory")
     options.refuse("only Java can run it", "sslhostnameverifier", "sslpasswordcallback", "sslfactoryarg")
     checks = not (factory or "").endswith(".NonValidatingFactory")
@@ -177,7 +182,9 @@ def _postgres_ssl_mode(options: JdbcOptions) -> str | None:
 
 
 def mysql_options(options: JdbcOptions) -> dict[str, str]:
-    """Returns PyMySQL's parameters (as SQLAlchemy spells them) for the options of MySQL's and MariaDB's drivers.
+    """Returns PyMySQL's parameters for the options of MySQL's and MariaDB's drivers.
+
+    They are spelled as SQLAlchemy spells them.
 
     Raises:
         BadSetting: an option has no counterpart.
@@ -320,6 +327,9 @@ def convert_url(jdbc: str, user: str | None) -> str:
 
 
 def _describe_kind(jdbc: str) -> str:
-    """Returns the part of another URL that is safe to show: Oracle's has user and password before the host."""
+    """Returns the part of another URL that is safe to show.
+
+    Oracle's URL has user and password before the host.
+    """
     match = re.match(r"\s*jdbc:([a-z0-9]+(?::thin|:oci)?)(?=:)", jdbc)
     return f"'jdbc:{match[1]}:…'" if match else "something else"

@@ -1,4 +1,7 @@
-"""The class of ORC files that a request wants, from ``tblprops.orc.*`` (Hive's WITH OVERWRITE TBLPROPERTIES)."""
+"""The class of ORC files that a request wants, from ``tblprops.orc.*``.
+
+Hive's statement is COMPACT WITH OVERWRITE TBLPROPERTIES.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ _BLOCK = 64 * 1024  #: the encoding library takes only multiples of it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputClass:
-    """The properties of the output; None keeps that of the input files. Stripes of another class are re-encoded.
+    """The properties of the output; None keeps that of the input files.
+
+    Stripes of another class are re-encoded.
 
     ``compression`` is the codec's name in ORC's specification. ``row_index_stride`` is in rows. ``block_bytes`` is the
     maximum size of a compressed block, ``stripe_bytes`` the size at which a stripe ends. ``bloom_filters`` are the names

@@ -90,7 +90,9 @@ class Settings:
 
     @classmethod
     def of(cls, layers: Sequence[Layer] = (), database_modes: Mapping[str, str] | None = None) -> Settings:
-        """Builds the settings of a site. The later of two layers of one rank wins; site files may have unknown keys.
+        """Builds the settings of a site.
+
+        The later of two layers of one rank wins; site files may have unknown keys.
 
         Raises:
             BadSetting: a layer is unknown, or outside of site files a key is unknown or a value bad.
@@ -174,7 +176,9 @@ class Settings:
 
     @property
     def secret_spark_conf(self) -> dict[str, str]:
-        """The keys of ``spark_conf`` with secrets. Only the site sets them, and only the application gets them.
+        """The keys of ``spark_conf`` with secrets.
+
+        Only the site sets them, and only the application gets them.
 
         Raises:
             BadSetting: one is a Java option, which Spark itself puts on a command line.
@@ -218,7 +222,10 @@ class Settings:
 
     @property
     def _is_for_all(self) -> bool:
-        """True if one mode holds for all databases: none has its own, or a flag or the environment sets the mode."""
+        """True if one mode holds for all databases.
+
+        No database has its own, or a flag or the environment sets the mode.
+        """
         return not self.database_modes or _RANK[self.source(MODE_KEY)] < _RANK[_MODES_LAYER]
 
     @property
@@ -258,7 +265,7 @@ def with_override(settings: Settings, values: Mapping[str, str], *, strict: bool
 
 
 def with_off_peak(settings: Settings, values: Mapping[str, str]) -> Settings:
-    """Returns the settings of a table with its pool's off-peak settings (``compaction.pool_policy.settings_at``)."""
+    """Returns a table's settings with its pool's off-peak settings (``pool_policy.settings_at``)."""
     return _add_layer(
         settings, "off-peak hours", PropertySettings(values=values, spark_conf={}, table_overrides={}, ignored=())
     )
@@ -305,7 +312,10 @@ def _is_spark(key: str) -> bool:
 
 
 def _canonicalize(layer: Layer) -> dict[str, str]:
-    """Returns the layer's texts by canonical key; the newest of a setting's names wins, as in MetastoreConf."""
+    """Returns the layer's texts by canonical key.
+
+    The newest of a setting's names wins, as in MetastoreConf.
+    """
     lenient = layer.name in _SITE_FILES
     settings_by_key: dict[str, Setting] = {}
     for key in layer.values:
@@ -349,7 +359,9 @@ MODE_KEY = "compactor.mode"
 
 
 def mode_of_database(modes: Mapping[str, str], database: str) -> str | None:
-    """Returns the mode for ``database``: by its name, otherwise the tightest of the matching patterns; or None.
+    """Returns the mode for ``database``; None if there is none.
+
+    Its own mode counts, otherwise the tightest of the matching patterns.
 
     Args:
         modes: by name or pattern (``*``, ``?``, ``[...]``), in lower case, as Hive stores names.

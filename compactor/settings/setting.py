@@ -11,7 +11,10 @@ from compactor.base.errors import BadSetting
 
 
 class SettingUnit(enum.Enum):
-    """The unit of a setting's text. A bare number is a duration in this unit; a suffix (``300s``) overrides it."""
+    """The unit of a setting's text.
+
+    A bare number is a duration in this unit; a suffix (``300s``) overrides it.
+    """
 
     COUNT = "count"
     RATIO = "ratio"
@@ -101,7 +104,10 @@ class Setting:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names of the setting, the newest (alias 0) first. If one source has several, the first name wins."""
+        """All names of the setting, the newest (alias 0) first.
+
+        If one source has several, the first name wins.
+        """
         return (*self.aliases[:1], self.key, *self.aliases[1:])
 
 

@@ -1,4 +1,4 @@
-"""Spark's configuration: keys that a table or a request may set, and the conf of an application on a cluster.
+"""Spark's configuration: the keys that a table or a request may set, and that of an application.
 
 Spark has hundreds of keys that load code, read files, reach hosts or change who runs (``spark.executorEnv.LD_PRELOAD``,
 ``spark.kubernetes.driver.podTemplateFile``, ``spark.sql.extensions``, ``spark.hadoop.*``), and each release adds more. So
@@ -101,7 +101,7 @@ _IN_ENVIRONMENT = frozenset(
 
 
 def driver_config(config: str | None, conf: Mapping[str, str], *, is_cluster: bool) -> str | None:
-    """Returns the path at which the driver opens ``config``; None leaves it to the driver's own environment.
+    """Returns the path at which the driver opens ``config``; None leaves it to its environment.
 
     Args:
         conf: the application's; the files in its ``spark.files`` are in the working directory of a cluster driver.
@@ -114,7 +114,7 @@ def driver_config(config: str | None, conf: Mapping[str, str], *, is_cluster: bo
 
 
 def for_yarn(conf: Mapping[str, str], defaults: Mapping[str, str] = {}, *, is_cluster: bool) -> dict[str, str]:
-    """Returns ``conf`` with YARN's own keys for archives and files, and one attempt for a driver in the cluster.
+    """Returns ``conf`` with YARN's keys for archives and files, and one attempt for a cluster driver.
 
     With Spark's keys, a driver in client mode would fetch archives of hundreds of megabytes and distribute them once more.
     By default YARN would repeat a driver that reports a failed entry. With one attempt YARN starts no other, even when the

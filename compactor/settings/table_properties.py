@@ -27,7 +27,10 @@ _OF_HIVES_JOBS = ("mapreduce.", "mapred.", "tez.", "hive.", "yarn.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertySettings:
-    """The settings in some properties by canonical key, and the ``ignored`` properties, each with the reason."""
+    """The settings in some properties by canonical key.
+
+    ``ignored`` are the other properties, each with the reason.
+    """
 
     values: Mapping[str, str]
     spark_conf: Mapping[str, str]
@@ -125,7 +128,10 @@ def _weakest_first(key: str) -> tuple[int, str]:
 
 
 def _is_plain(key: str) -> bool:
-    """Returns true if a parameter is a setting under its own name (``hive.compactor.worker.pool``, as in Hive 4)."""
+    """Returns true if a parameter is a setting under its own name.
+
+    Hive 4 has for example ``hive.compactor.worker.pool``.
+    """
     return key == "hive.compactor.worker.pool"
 
 

@@ -154,7 +154,7 @@ class DirectoryClaims:
             raise Disagreement(_sentence(table, foreign))
 
     def must_be_free_everywhere(self, table: Table, location: str) -> None:
-        """Checks that no other table claims ``location``, a directory around it, or one inside it, however deep.
+        """Checks that no other table claims ``location``, a directory around it, or any inside it.
 
         Raises:
             Disagreement: another table does.
@@ -164,7 +164,9 @@ class DirectoryClaims:
         self.must_be_free_by_names(table, location, self._claims_inside(location))
 
     def must_be_free_of_others(self, what: str, location: str, names: Iterable[str] | None = None) -> None:
-        """Checks that no other metastore claims ``location``, where no table of ours is, or a directory around it.
+        """Checks that no other metastore claims ``location`` or a directory around it.
+
+        No table of ours is there.
 
         Args:
             what: names the table of ours that was there, or will be.

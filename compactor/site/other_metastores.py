@@ -101,7 +101,10 @@ class OtherMetastores:
 
 
 def _is_same(url: str, other_url: str) -> bool:
-    """Returns true if two URLs certainly name the same database; another user may have another schema in it."""
+    """Returns true if two URLs certainly name the same database.
+
+    Another user may have another schema in it.
+    """
     try:
         return _place(make_url(url)) == _place(make_url(other_url))
     except (ArgumentError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Threads: a pool that runs one step for many things, one that repeats an action, and one for work that may fail."""
+"""Threads: a pool that runs one step for many things, a repeated action, and work that may fail."""
 
 from __future__ import annotations
 

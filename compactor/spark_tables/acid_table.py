@@ -30,7 +30,7 @@ from compactor.spark_tables.keeper_sources import parse_begun_change, parse_coun
 from compactor.spark_tables.merge_scan_filter import build_key_filter
 from compactor.spark_tables.program_session import activate, is_remote
 from compactor.spark_tables.statement_control import ask_keeper, keep_alive
-from compactor.tables.writing.row_change import CHECK, Changed, Kind
+from compactor.tables.writing.row_change import CHECK, Changed, RowChangeKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,7 +57,10 @@ class AcidTable:
         return cls(spark=spark, name=name, metastore=metastore, config=config)
 
     def alias(self, name: str) -> AcidTable:
-        """Returns the table with an alias for expressions. Without one, its own name without the database is the alias."""
+        """Returns the table with an alias for expressions.
+
+        Without one, its own name without the database is the alias.
+        """
         return replace(self, alias_name=name)
 
     def toDF(self) -> DataFrame:  # noqa: N802 - the name in Delta Lake and Spark
@@ -66,7 +69,9 @@ class AcidTable:
         return read.load().alias(self._alias)
 
     def delete(self, condition: Expression | None = None) -> Changed:
-        """Deletes the rows for which ``condition`` is true, or all rows without a condition; returns their number.
+        """Deletes the rows for which ``condition`` is true, or all rows without a condition.
+
+        Returns their number.
 
         Raises:
             NotSupported: Compactor does not write such a table.
@@ -84,7 +89,9 @@ class AcidTable:
         return self._run_change(request, rows)
 
     def update(self, condition: Expression | None = None, set: Mapping[str, Expression] | None = None) -> Changed:
-        """Updates the rows for which ``condition`` is true, or all rows without a condition; returns their number.
+        """Updates the rows for which ``condition`` is true, or all rows without a condition.
+
+        Returns their number.
 
         Args:
             set: the new values by column.
@@ -190,7 +197,10 @@ class AcidTable:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceQuery:
-    """A query that is a merge's source: ``read`` returns its rows in the transaction of the change that it names."""
+    """A query that is a merge's source.
+
+    ``read`` returns its rows in the transaction of the change that it names.
+    """
 
     read: Callable[[str], DataFrame]
     tables: tuple[str, ...]
@@ -198,7 +208,10 @@ class SourceQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """A merge with its clauses so far. For each row, the first clause whose condition is true counts; NULL is not true."""
+    """A merge with its clauses so far.
+
+    For each row, the first clause whose condition is true counts; NULL is not true.
+    """
 
     table: AcidTable
     source: DataFrame | SourceQuery
@@ -209,28 +222,31 @@ class Merge:
         self, condition: Expression | None = None, set: Mapping[str, Expression] | None = None
     ) -> Merge:
         """Adds a clause that updates a matched row with the values of ``set``, by column."""
-        return self._with(Clause(kind=Kind.UPDATE, condition=condition, values=dict(set or {})))
+        return self._with(Clause(kind=RowChangeKind.UPDATE, condition=condition, values=dict(set or {})))
 
     def when_matched_update_all(self, condition: Expression | None = None) -> Merge:
         """Adds a clause that updates all columns of a matched row with the source's values.
 
         Partition and bucketing columns cannot change: the merge fails if the source has another value for one of them.
         """
-        return self._with(Clause(kind=Kind.UPDATE, condition=condition))
+        return self._with(Clause(kind=RowChangeKind.UPDATE, condition=condition))
 
     def when_matched_delete(self, condition: Expression | None = None) -> Merge:
         """Adds a clause that deletes a matched row."""
-        return self._with(Clause(kind=Kind.DELETE, condition=condition, values={}))
+        return self._with(Clause(kind=RowChangeKind.DELETE, condition=condition, values={}))
 
     def when_not_matched_insert(
         self, condition: Expression | None = None, values: Mapping[str, Expression] | None = None
     ) -> Merge:
-        """Adds a clause that inserts ``values``, by column, for an unmatched source row; other columns become NULL."""
-        return self._with(Clause(kind=Kind.INSERT, condition=condition, values=dict(values or {})))
+        """Adds a clause that inserts ``values``, by column, for an unmatched source row.
+
+        Other columns become NULL.
+        """
+        return self._with(Clause(kind=RowChangeKind.INSERT, condition=condition, values=dict(values or {})))
 
     def when_not_matched_insert_all(self, condition: Expression | None = None) -> Merge:
         """Adds a clause that inserts an unmatched source row, by the names of its columns."""
-        return self._with(Clause(kind=Kind.INSERT, condition=condition))
+        return self._with(Clause(kind=RowChangeKind.INSERT, condition=condition))
 
     def execute(self) -> Changed:
         """Merges; returns the numbers of deleted, updated and inserted rows.
@@ -258,13 +274,13 @@ class Merge:
         request = BeginChange(
             place=self.table._place,
             table=self.table.name,
-            deletes=Kind.DELETE in kinds,
+            deletes=RowChangeKind.DELETE in kinds,
             assigns=assigned_columns(self.clauses),
-            inserts=Kind.INSERT in kinds,
-            is_checked=self._check if kinds != {Kind.INSERT} else False,
+            inserts=RowChangeKind.INSERT in kinds,
+            is_checked=self._check if kinds != {RowChangeKind.INSERT} else False,
             time_zone=self.table._time_zone,
             reads=self.source.tables if isinstance(self.source, SourceQuery) else (),
-            sources=() if is_late or kinds == {Kind.INSERT} else sources,
+            sources=() if is_late or kinds == {RowChangeKind.INSERT} else sources,
         )
 
         def rows(begun: BegunChange) -> DataFrame:

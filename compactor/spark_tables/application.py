@@ -32,7 +32,9 @@ class _Stat:
 
 
 def find_driver() -> Process:
-    """Returns the JVM of the driver, an ancestor of this process: processes that plan and commit are its descendants.
+    """Returns the JVM of the driver, an ancestor of this process.
+
+    Processes that plan and commit are its descendants.
 
     Raises:
         NotSupported: no ancestor is a JVM, or this system has no ``/proc``.

@@ -19,7 +19,7 @@ from compactor.spark_tables.clauses import Clause, Expression, is_plain, map_by_
 from compactor.spark_tables.keeper_messages import BegunChange
 from compactor.spark_tables.pushdown import quote_name
 from compactor.tables.schema import ROW_ID
-from compactor.tables.writing.row_change import CLAUSE, EXACT, FILE, KIND, Kind, value_column, value_columns
+from compactor.tables.writing.row_change import CLAUSE, EXACT, FILE, KIND, RowChangeKind, value_column, value_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -67,7 +67,7 @@ def store_source(source: DataFrame) -> DataFrame:
 def select_deleted_rows(target: ChangedTarget, condition: Expression | None) -> DataFrame:
     """Returns the rows that a DELETE deletes."""
     rows = _filter_rows(target.rows, condition)
-    return _arrange_rows(rows.select(F.lit(int(Kind.DELETE)).alias(KIND), F.col(ROW_ID), F.col(FILE)), [])
+    return _arrange_rows(rows.select(F.lit(int(RowChangeKind.DELETE)).alias(KIND), F.col(ROW_ID), F.col(FILE)), [])
 
 
 def select_updated_rows(
@@ -82,12 +82,14 @@ def select_updated_rows(
         for name in target.names_of_unchanged(column for column in target.begun.columns if column not in values)
     ]
     return _arrange_rows(
-        rows.select(F.lit(int(Kind.UPDATE)).alias(KIND), F.col(ROW_ID), F.col(FILE), *unchanged, *new), []
+        rows.select(F.lit(int(RowChangeKind.UPDATE)).alias(KIND), F.col(ROW_ID), F.col(FILE), *unchanged, *new), []
     )
 
 
 def join_merged_rows(target: ChangedTarget, source: DataFrame, on: Expression, clauses: Sequence[Clause]) -> DataFrame:
-    """Returns the rows of a MERGE: changed rows, inserted rows, and other matched rows that the cardinality check counts.
+    """Returns the rows of a MERGE: changed and inserted rows, and other matched rows for the check.
+
+    The cardinality check counts every matched row.
 
     Raises:
         NotFound: the table has no column that a clause names, or the source has no column that a clause takes.
@@ -102,11 +104,13 @@ def join_merged_rows(target: ChangedTarget, source: DataFrame, on: Expression, c
     chosen = joined.select("*", _choose_clause(clauses, matched).alias(CLAUSE))
     counts = F.col(CLAUSE).isNotNull()
     chosen = chosen.filter(counts | matched if target.begun.is_checked else counts)
-    kind = _switch_on_clause([F.lit(int(clause.kind)) for clause in clauses], F.lit(int(Kind.NOTHING)))
+    kind = _switch_on_clause([F.lit(int(clause.kind)) for clause in clauses], F.lit(int(RowChangeKind.NOTHING)))
     unchanged = target.names_of_unchanged(
         column
         for column in target.begun.columns
-        if any(clause.kind is Kind.UPDATE and column not in of for clause, of in zip(clauses, values, strict=True))
+        if any(
+            clause.kind is RowChangeKind.UPDATE and column not in of for clause, of in zip(clauses, values, strict=True)
+        )
     )
     new = _new_values(target, values)
     changes = chosen.select(
@@ -123,7 +127,7 @@ def join_merged_rows(target: ChangedTarget, source: DataFrame, on: Expression, c
 def _new_values(
     target: ChangedTarget, values: Sequence[Mapping[str, tuple[object, Column]]]
 ) -> list[tuple[int, tuple[int, ...], Column]]:
-    """Returns the new values, each with the place of its column and the numbers of the clauses that set it."""
+    """Returns the new values, each with the place of its column and the clauses that set it."""
     shared: dict[tuple[int, object], tuple[list[int], Column]] = {}
     for at, of_clause in enumerate(values):
         for column, (key, value) in of_clause.items():
@@ -150,7 +154,7 @@ def _clause_values(target: ChangedTarget, source: DataFrame, clause: Clause) -> 
     fixed = {column.lower() for column in (*target.begun.partition_keys, *target.begun.bucket_columns)}
     return {
         column: (_UNMOVED, _require_own_value(target, column, value))
-        if clause.kind is Kind.UPDATE and column.lower() in fixed
+        if clause.kind is RowChangeKind.UPDATE and column.lower() in fixed
         else (None, value)
         for column, value in every.items()
     }
@@ -197,14 +201,14 @@ def _shuffle_keys_of_inserts(target: ChangedTarget, clauses: Sequence[Clause], r
     is the number of the source row.
     """
     keys = target.begun.partition_keys
-    inserts = {at: clause for at, clause in enumerate(clauses) if clause.kind is Kind.INSERT}
+    inserts = {at: clause for at, clause in enumerate(clauses) if clause.kind is RowChangeKind.INSERT}
     texts = [
         value
         for clause in inserts.values()
         for name, value in (clause.values or {}).items()
         if name.lower() in {key.lower() for key in keys}
     ]
-    is_added = F.col(KIND) == int(Kind.INSERT)
+    is_added = F.col(KIND) == int(RowChangeKind.INSERT)
     if keys and all(map(is_plain, texts)):
         new, places = value_columns(rows.columns), [target.place(key) for key in keys]
         names = [[new[at, place] for at in inserts if (at, place) in new] for place in places]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from compactor.base.errors import NotConforming, NotFound, Refused
-from compactor.tables.writing.row_change import Kind
+from compactor.tables.writing.row_change import RowChangeKind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -28,7 +28,7 @@ class Clause:
         named: the columns of ``row``; None for all columns, in the order that they have once the table is locked.
     """
 
-    kind: Kind
+    kind: RowChangeKind
     condition: Expression | None = None
     values: Mapping[str, Expression] | None = None
     row: tuple[Expression, ...] | None = None
@@ -36,7 +36,7 @@ class Clause:
 
     @property
     def is_matched(self) -> bool:
-        return self.kind is not Kind.INSERT
+        return self.kind is not RowChangeKind.INSERT
 
 
 def must_be_complete(clauses: Sequence[Clause]) -> None:
@@ -48,7 +48,7 @@ def must_be_complete(clauses: Sequence[Clause]) -> None:
     if not clauses:
         raise Refused("merge: it has no clause; call when_matched_… or when_not_matched_insert before execute")
     for clause in clauses:
-        if clause.kind is not Kind.DELETE and clause.values is not None:
+        if clause.kind is not RowChangeKind.DELETE and clause.values is not None:
             must_name_columns(clause.values, "merge")
     for is_matched in (True, False):
         alternatives = [clause for clause in clauses if clause.is_matched is is_matched]
@@ -118,7 +118,7 @@ def assigned_columns(clauses: Iterable[Clause]) -> tuple[str, ...] | None:
 
     A clause that takes all values from the source names no column. It leaves partition and bucketing columns unchanged.
     """
-    updates = [clause for clause in clauses if clause.kind is Kind.UPDATE]
+    updates = [clause for clause in clauses if clause.kind is RowChangeKind.UPDATE]
     if not updates:
         return None
     return tuple(sorted({name for clause in updates for name in clause.values or ()}))

@@ -75,7 +75,9 @@ class Keeper:
         self._folder = folder or Folder(self._application)
 
     def ask(self, request: Request) -> Any:
-        """Returns the keeper's answer. Starts the keeper if it does not run, unless the request needs an earlier one.
+        """Returns the keeper's answer.
+
+        Starts the keeper if it does not run, unless the request needs an earlier one.
 
         Raises:
             CompactorError: the keeper answered with this error.
@@ -176,7 +178,10 @@ def _exchange(connection: KeeperConnection, request: Request, data: bytes) -> An
 
 
 def _keeper_environment() -> Mapping[str, str]:
-    """Returns the environment of this process with all its import folders, some of which only ``sys.path`` has."""
+    """Returns the environment of this process with all its import folders.
+
+    Only ``sys.path`` has some of them.
+    """
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 

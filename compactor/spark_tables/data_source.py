@@ -1,4 +1,7 @@
-"""The data source ``hive_acid``. Spark pickles its instance after ``schema``, so the planned scan travels with it."""
+"""The data source ``hive_acid``.
+
+Spark pickles its instance after ``schema``, so the planned scan travels with it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ class HiveAcid(DataSource):
         return Reader(self._planned_scan(), schema, parse_read_options(self.options, self.application).split_bytes)
 
     def writer(self, schema: StructType, overwrite: bool) -> Writer | InsertsWriter | ChangeWriter:
-        """Begins an append, several of them or an overwrite, or continues a change. Spark calls this once for each write."""
+        """Begins an append, several of them or an overwrite, or continues a change.
+
+        Spark calls this once for each write.
+        """
         request = parse_write_request(self.options, self.application, overwrite=overwrite)
         if isinstance(request, BeginWrite):
             request = replace(request, sources=(*request.sources, *collect_sources(schema)))
@@ -67,7 +73,10 @@ class HiveAcid(DataSource):
         return Writer(begun)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Returns the reader of a stream. Each batch has its own snapshot, so the snapshot of the schema is released."""
+        """Returns the reader of a stream.
+
+        Each batch has its own snapshot, so the snapshot of the schema is released.
+        """
         options, scan = parse_stream_options(self.options, self.application), self._planned_scan()
         Keeper().ask(Release(snapshot=scan.hold.name))
         return StreamReader(options, schema, scan.table_id)

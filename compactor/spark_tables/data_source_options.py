@@ -76,7 +76,10 @@ def parse_read_options(options: Mapping[str, str], application: str) -> ReadOpti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions(ReadOptions):
-    """The options of a stream of rows; with ``from_latest`` the stream skips rows that exist when it begins."""
+    """The options of a stream of rows.
+
+    With ``from_latest`` the stream skips rows that exist when it begins.
+    """
 
     from_latest: bool
 
@@ -96,7 +99,9 @@ def parse_stream_options(options: Mapping[str, str], application: str) -> Stream
 
 
 def parse_schema_options(options: Mapping[str, str], application: str) -> ReadOptions:
-    """Returns the options of a read or of ``readStream``: Spark asks for a schema before it says which of both it runs.
+    """Returns the options of a read or of ``readStream``.
+
+    Spark asks for a schema before it says which of both it runs.
 
     Raises:
         BadSetting: as with ``parse_read_options``.
@@ -193,7 +198,10 @@ def parse_place(values: Mapping[str, str], application: str) -> MetastorePlace:
 
 
 def _check_names(options: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Returns the options by lower-case name, without the copies ``option.<name>`` that Spark adds for ``CREATE TABLE``."""
+    """Returns the options by lower-case name.
+
+    The copies ``option.<name>`` are left out, which Spark adds for ``CREATE TABLE``.
+    """
     values = {key.lower(): value for key, value in options.items() if not key.lower().startswith("option.")}
     if unknown := sorted(set(values).difference(known)):
         raise BadSetting(f"hive_acid has no option {unknown[0]!r} here; it has {', '.join(known)}")
@@ -258,7 +266,10 @@ def add_source(schema: StructType, source: FrameSource) -> StructType:
 
 
 def collect_sources(schema: Iterable[StructField]) -> tuple[FrameSource, ...]:
-    """Returns the tables from which columns of ``schema`` are read, each once, as far as their metadata says."""
+    """Returns the tables from which columns of ``schema`` are read, each once.
+
+    The columns' metadata says it for some of them.
+    """
     texts = dict.fromkeys(
         field.metadata[SOURCES_KEY] for field in schema if field.metadata and SOURCES_KEY in field.metadata
     )

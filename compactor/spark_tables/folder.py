@@ -1,4 +1,7 @@
-"""The private folder of a keeper, with its socket, lock and log. No other user can create a file in it."""
+"""The private folder of a keeper, with its socket, lock and log.
+
+No other user can create a file in it.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,10 @@ def _is_private(folder: Path) -> bool:
 
 
 def _check_level(folder: Path, *, is_private: bool) -> None:
-    """Checks one directory. Its parent is already checked; in a sticky parent, only its owner can exchange it."""
+    """Checks one directory.
+
+    Its parent is already checked; in a sticky parent, only its owner can exchange it.
+    """
     status = folder.lstat()
     mode, user, own = status.st_mode, status.st_uid, os.geteuid()
     if is_private:

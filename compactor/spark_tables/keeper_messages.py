@@ -18,7 +18,7 @@ from compactor.tables.writing.writer_messages import ChangedPart, SharedChange, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastorePlace:
-    """A metastore, named as for ``open_metastore``, and the name of the application that sends the request."""
+    """A metastore, named as for ``open_metastore``, and the application that sends the request."""
 
     metastore: str = "default"
     config: str | None = None
@@ -27,7 +27,10 @@ class MetastorePlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCommits:
-    """The commits of a table that a stream or DataFrame has seen: the table's id, and Hive's text of the valid write IDs."""
+    """The commits of a table that a stream or DataFrame has seen.
+
+    They are the table's id, and Hive's text of the valid write IDs.
+    """
 
     table_id: int
     write_ids: str
@@ -71,7 +74,10 @@ class PlanScan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """A transaction that the keeper holds. ``name`` is unique; two metastores may use the same number ``txn``."""
+    """A transaction that the keeper holds.
+
+    ``name`` is unique; two metastores may use the same number ``txn``.
+    """
 
     name: str
     txn: int
@@ -165,7 +171,10 @@ class BeginStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renew:
-    """Reports that the program of a statement or change is active; the answer says whether that is under way."""
+    """Reports that the program of a statement or change is active.
+
+    The answer says whether that is under way.
+    """
 
     name: str
 
@@ -217,7 +226,7 @@ class CommitWrite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginInserts:
-    """Asks for a transaction that appends to several tables, or continues the one that ``statement`` has begun."""
+    """Asks for a transaction that appends to several tables, or continues that of ``statement``."""
 
     place: MetastorePlace
     tables: tuple[str, ...]
@@ -236,7 +245,10 @@ class BegunInserts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitInserts:
-    """Asks to name and commit what the writers have staged for each table; the answer is the number of rows."""
+    """Asks to name and commit what the writers have staged for each table.
+
+    The answer is the number of rows.
+    """
 
     hold: Hold
     parts: tuple[tuple[WrittenPart, ...], ...]
@@ -260,7 +272,10 @@ class AbortStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetStream:
-    """Asks to forget a stream's batches into a table, and its query; the answer says whether any batch was known."""
+    """Asks to forget a stream's batches into a table, and its query.
+
+    The answer says whether any batch was known.
+    """
 
     place: MetastorePlace
     table: str
@@ -269,7 +284,10 @@ class ForgetStream:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Precedes the answer: the keeper sends it before it begins to work on a request. Without it nothing was done."""
+    """Precedes the answer: the keeper sends it before it begins to work on a request.
+
+    Without it nothing was done.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

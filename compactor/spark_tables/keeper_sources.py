@@ -1,4 +1,7 @@
-"""Data sources through which a program, perhaps on another host, asks the keeper: reading their single row acts."""
+"""Data sources through which a program asks the keeper: reading their single row acts.
+
+The program may run on another host.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ _KINDS: Mapping[str, type[KeeperRequest]] = {
 
 
 class HiveAcidChange(DataSource):
-    """One row: the keeper's answer as JSON, such as a ``BegunChange`` or the row counts of a committed change."""
+    """One row: the keeper's answer as JSON, such as ``BegunChange`` or the counts of a committed change."""
 
     application: ClassVar[str] = ""
 
@@ -106,7 +109,10 @@ def parse_counts(answer: str) -> Changed:
 
 
 class HiveAcidSnapshot(DataSource):
-    """One row. Reading it opens a snapshot and returns its name, or releases snapshots and returns their number."""
+    """One row.
+
+    Reading it opens a snapshot and returns its name, or releases snapshots and returns their number.
+    """
 
     application: ClassVar[str] = ""
 

@@ -90,7 +90,10 @@ def build_key_filter(on: object, alias: str, target: BegunChange, source: DataFr
 
 
 def _key_values(source: DataFrame, key: str) -> list[Any]:
-    """Returns the distinct non-NULL values of a source column; none if they are too many, too long or not text."""
+    """Returns the distinct non-NULL values of a source column.
+
+    Returns nothing if they are too many, too long or not text.
+    """
     column = F.col(quote_name(key))
     if source.schema[key].dataType == StringType():
         column = F.substring(column, 1, LONGEST_KEY + 1)  # enough to see that a key is too long
@@ -116,13 +119,19 @@ class _Names:
         self._every, self._shared = of_target | of_source, of_target & of_source
 
     def pair(self, target: Sequence[Token], source: Sequence[Token]) -> list[tuple[str, str]]:
-        """Returns the table's column ``target`` and the source's column ``source``; nothing if one of them is not sure."""
+        """Returns the table's column ``target`` and the source's column ``source``.
+
+        Returns nothing if one of them is not sure.
+        """
         column = self._resolve(target, self._target, is_target=True)
         key = self._resolve(source, self._source, is_target=False)
         return [] if column is None or key is None else [(column, key)]
 
     def _resolve(self, side: Sequence[Token], own: Mapping[str, str], *, is_target: bool) -> str | None:
-        """Returns the column in ``own`` to which ``side`` surely refers; None if it may refer to something else."""
+        """Returns the column in ``own`` to which ``side`` surely refers.
+
+        Returns None if it may refer to something else.
+        """
         name = _parse_column(side)
         if name is None:
             return None
@@ -172,7 +181,10 @@ def _split_at_and(condition: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _split_comparison(comparison: Sequence[Token]) -> tuple[Sequence[Token], str, Sequence[Token]] | None:
-    """Returns left side, operator and right side of a comparison of columns and literals; None for anything else."""
+    """Returns left side, operator and right side of a comparison of columns and literals.
+
+    Returns None for anything else.
+    """
     places = [at for at, token in enumerate(comparison) if token.kind == "sign" and token.value in _COMPARES]
     if len(places) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Encodes the messages of ``messages`` as MessagePack: a closed list of types, checked field by field, without pickle."""
+"""Encodes messages as MessagePack: a closed list of types, checked field by field, without pickle."""
 
 from __future__ import annotations
 
@@ -95,7 +95,10 @@ def _unpack(kind: type, packed: _Packed) -> object:
 
 
 def _define_transport(kind: type, **others: Any) -> Any:
-    """Returns a type with the fields of ``kind`` for the wire, where the fields ``others`` have other types."""
+    """Returns a type with the fields of ``kind`` for the wire.
+
+    There the fields ``others`` have other types.
+    """
     return msgspec.defstruct(
         f"Travelling{kind.__name__}",
         [*({**get_type_hints(kind), **others}.items())],
@@ -112,7 +115,7 @@ _PLAN = _define_transport(
     earlier=ValidWriteIdList | None,
     condition=Any,
     condition_columns=pa.Schema,
-    condition_kinds=tuple[c.Kind, ...],
+    condition_kinds=tuple[c.ValueKind, ...],
     constants=bytes,
 )
 _SCAN = _define_transport(PlannedScan, plan=_PLAN)
@@ -136,7 +139,7 @@ def _unpack_scan(packed: Any) -> PlannedScan:
     plan = packed.plan
     write_ids = plan.write_ids if plan.earlier is None else plan.write_ids.since(plan.earlier)
     columns = {
-        field.name: c.Column(name=field.name, kind=kind, type=field.type)
+        field.name: c.FilterColumn(name=field.name, kind=kind, type=field.type)
         for field, kind in zip(plan.condition_columns, plan.condition_kinds, strict=True)
     }
     condition = None if plan.condition is None else _unpack_condition(plan.condition, columns)
@@ -151,7 +154,10 @@ def _field_values(value: Any) -> dict[str, Any]:
 
 
 def _pack_constants(tasks: Iterable[ScanTask]) -> bytes:
-    """Returns the values of partition columns as an Arrow stream, with a row for each partition in the order of tasks."""
+    """Returns the values of partition columns as an Arrow stream.
+
+    It has a row for each partition in the order of tasks.
+    """
     rows = list({task.partition: task.constants for task in tasks if task.constants}.values())
     if not rows:
         return b""
@@ -197,7 +203,7 @@ def _pack_condition(condition: c.Condition) -> _Packed:
             return ["settled", column.name, value]
         case c.Constant(value=value):
             return ["constant", value]
-        case c.Not(part=part):
+        case c.Negation(part=part):
             return ["not", _pack_condition(part)]
         case c.All(parts=parts):
             return ["all", [_pack_condition(part) for part in parts]]
@@ -205,7 +211,7 @@ def _pack_condition(condition: c.Condition) -> _Packed:
             return ["any", [_pack_condition(part) for part in parts]]
 
 
-def _unpack_condition(packed: _Packed, columns: Mapping[str, c.Column], depth: int = 0) -> c.Condition:
+def _unpack_condition(packed: _Packed, columns: Mapping[str, c.FilterColumn], depth: int = 0) -> c.Condition:
     if depth > _DEEPEST:
         raise ValueError(f"a condition has more than {_DEEPEST} levels")
     match packed:
@@ -224,7 +230,7 @@ def _unpack_condition(packed: _Packed, columns: Mapping[str, c.Column], depth: i
         case ["constant", bool() | None as value]:
             return c.Constant(value=value)
         case ["not", part]:
-            return c.Not(part=_unpack_condition(part, columns, depth + 1))
+            return c.Negation(part=_unpack_condition(part, columns, depth + 1))
         case ["all", list(parts)]:
             return c.All(parts=tuple(_unpack_condition(part, columns, depth + 1) for part in parts))
         case ["any", list(parts)]:

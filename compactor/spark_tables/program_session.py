@@ -23,6 +23,9 @@ def activate(spark: SparkSession) -> None:
 
 
 def read_answer(spark: SparkSession, source: str, options: Mapping[str, str]) -> str:
-    """Returns the text of the row. An error on the driver's host arrives as an error of Spark that contains its text."""
+    """Returns the text of the row.
+
+    An error on the driver's host arrives as an error of Spark that contains its text.
+    """
     [row] = spark.read.format(source).options(**options).load().collect()
     return str(row[0])

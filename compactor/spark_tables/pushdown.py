@@ -60,7 +60,10 @@ def _translate_comparison(spark_filter: Any, name: str) -> str | None:
 
 
 def quote_name(name: str) -> str:
-    """Returns a column's name in backquotes, as this package and Spark read it, whatever characters it contains."""
+    """Returns a column's name in backquotes, as this package and Spark read it.
+
+    The name may have any character.
+    """
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -69,7 +72,10 @@ def _escape_pattern(text: str) -> str:
 
 
 def _literal(value: object) -> str | None:
-    """Returns a value as a literal of the filter language; None if it has no literal that is compared as in Spark."""
+    """Returns a value as a literal of the filter language.
+
+    Returns None if it has no literal that is compared as in Spark.
+    """
     match value:
         case bool():
             return "TRUE" if value else "FALSE"

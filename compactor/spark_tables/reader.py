@@ -1,4 +1,7 @@
-"""Readers of rows and of streams: they divide a scan on the driver's host and read on executors. Import no SQL."""
+"""Readers of rows and of streams: they divide a scan on the driver's host and read on executors.
+
+Import no SQL.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ class Reader(DataSourceReader):
         return FilterPush(self) if self._scan.has_files else super().pushFilters
 
     def push(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Skips files that cannot meet the filters; returns all filters, because Spark has to evaluate them again."""
+        """Skips files that cannot meet the filters.
+
+        Returns all filters, because Spark has to evaluate them again.
+        """
         plan = self._scan.plan
         texts = translate_filters(filters, self._columns_compared_alike())
         conditions = [bind(text, plan.comparable) for text in texts]
@@ -116,7 +122,10 @@ class FilterPush:
 
 
 def _is_compared_otherwise(kind: pa.DataType) -> bool:
-    """Returns true for floating-point numbers and for timestamps in parts, which Spark compares in another way."""
+    """Returns true for types that Spark compares in another way.
+
+    These are floating-point numbers and timestamps in parts.
+    """
     return bool(pa.types.is_floating(kind) or pa.types.is_struct(kind))
 
 
@@ -162,7 +171,10 @@ def _filter_tasks(condition: Condition, tasks: Iterable[ScanTask]) -> Iterator[S
 
 
 class BatchPortion(InputPartition):
-    """The files that one task of a batch reads, with their scan: on executors the reader does not know the batch."""
+    """The files that one task of a batch reads, with their scan.
+
+    On executors the reader does not know the batch.
+    """
 
     def __init__(self, scan: PlannedScan, tasks: tuple[ScanTask, ...]) -> None:
         super().__init__(None)
@@ -227,7 +239,10 @@ class StreamReader(DataSourceStreamReader):
 
     @property
     def _request(self) -> PlanScan:
-        """The scan of the query's columns. Later columns of the table are not read; a column that it loses is an error."""
+        """The scan of the query's columns.
+
+        Later columns of the table are not read; a column that it loses is an error.
+        """
         columns = [name for name in self._schema.names if not (self._options.request.row_ids and name == ROW_ID)]
         return replace(self._options.request, columns=tuple(columns))
 

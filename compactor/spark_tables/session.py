@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Registers ``hive_acid`` in a session, classic or Connect, and makes it the active session of this thread.
+    """Registers ``hive_acid`` in a session, classic or Connect, and makes it this thread's active one.
 
     Only the active session of a thread can write. ``compactor show transactions`` lists the session's transactions with the
     ID of its application.
@@ -36,7 +36,9 @@ def register(spark: SparkSession) -> None:
 
 @contextmanager
 def snapshot(spark: SparkSession, *, metastore: str = "default", config: str | None = None) -> Iterator[str]:
-    """Yields the name of a snapshot, for the option ``snapshot`` of any number of reads. Call ``register`` first.
+    """Yields the name of a snapshot, for the option ``snapshot`` of any number of reads.
+
+    Call ``register`` first.
 
     At the end of the block the snapshot is released, and cleaners no longer wait for it.
 
@@ -68,7 +70,9 @@ def forget_stream(
 
 
 def open_snapshot(spark: SparkSession, options: Mapping[str, str], *, is_of_frames: bool = False) -> str:
-    """Returns the name of a new snapshot, which is held until it is released or the application ends; see ``snapshot``.
+    """Returns the name of a new snapshot, which is held until it is released or the application ends.
+
+    See ``snapshot``.
 
     Args:
         options: ``metastore`` and ``config``, as for a read.

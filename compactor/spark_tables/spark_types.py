@@ -14,7 +14,10 @@ from compactor.tables.schema import hive_columns
 
 
 def to_spark_schema(schema: pa.Schema) -> StructType:
-    """Returns Spark's schema for rows of a table. Hive's timestamps have no zone and become ``timestamp_ntz``."""
+    """Returns Spark's schema for rows of a table.
+
+    Hive's timestamps have no zone and become ``timestamp_ntz``.
+    """
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 

@@ -51,7 +51,7 @@ from compactor.tables.sql.run_queries import answer_if_there, must_be_there_once
 from compactor.tables.sql.run_statements import HANDLERS, check_text
 from compactor.tables.sql.sql_session import Session
 from compactor.tables.writing.part_files import TARGET, values_column
-from compactor.tables.writing.row_change import Kind
+from compactor.tables.writing.row_change import RowChangeKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,7 +180,7 @@ class _Script:
                 return self._insert_all(statement, action)
             case parsed_actions.CreateTableAs():
                 return self._create(statement, action)
-            case parsed_actions.Merge():
+            case parsed_actions.MergeStatement():
                 return self._merge(statement, action)
         self._must_not_block_itself(statement)
         answer = HANDLERS[type(action)](self.session, statement, action)
@@ -194,7 +194,9 @@ class _Script:
         where: str | None = None,
         **other_frames: DataFrame,
     ) -> DataFrame:
-        """Returns a query's DataFrame. Spark gets the query's text with DataFrames in place of the tables' names.
+        """Returns a query's DataFrame.
+
+        Spark gets the query's text with DataFrames in place of the tables' names.
 
         Args:
             within: the statement or change that reads the query.
@@ -246,7 +248,10 @@ class _Script:
                 )
 
     def _own_readers(self, table: str) -> list[int]:
-        """Returns the transactions in which this program still reads a table, after releasing unneeded snapshots."""
+        """Returns the transactions in which this program still reads a table.
+
+        Snapshots that nothing needs are released first.
+        """
         if (watch := frame_watch(self._spark)) is not None:
             watch.settle()
         txns: list[int] = json.loads(
@@ -255,16 +260,22 @@ class _Script:
         return txns
 
     def _read_options(self, within: str | None) -> dict[str, str]:
-        """Returns the options of a statement's reads: under the text's snapshot if it has one, else in its transaction."""
+        """Returns the options of a statement's reads.
+
+        They read under the text's snapshot if it has one, else in the statement's transaction.
+        """
         if self.snapshot is not None:
             return {"snapshot": self.snapshot}
         return {} if within is None else {WITHIN: within}
 
     @contextmanager
     def _statement(
-        self, targets: Sequence[Name], into: parsed_actions.Target | None, *queries: parsed_actions.Query
+        self, targets: Sequence[Name], into: parsed_actions.InsertTarget | None, *queries: parsed_actions.Query
     ) -> Iterator[str]:
-        """Begins a statement that writes the rows of queries, and yields its name. If the block raises, aborts it."""
+        """Begins a statement that writes the rows of queries, and yields its name.
+
+        If the block raises, aborts it.
+        """
         tables = dict.fromkeys(self._qualify(name) for query in queries for name in _table_names(query))
         request = BeginStatement(
             place=MetastorePlace(),
@@ -300,7 +311,7 @@ class _Script:
             count = table.update(condition, values).updated
         return _make_frame(self._spark, [{"statement": statement.name, "table": table.name, "rows": count}], ())
 
-    def _merge(self, statement: Statement, action: parsed_actions.Merge) -> DataFrame:
+    def _merge(self, statement: Statement, action: parsed_actions.MergeStatement) -> DataFrame:
         """Merges a table or the rows of a query; raises as ``AcidTable.merge`` does.
 
         Raises:
@@ -312,7 +323,7 @@ class _Script:
             condition = self._expression(clause.condition)
             values = map(self._parenthesize, clause.values)
             if isinstance(clause, parsed_actions.WhenNotMatched):
-                insert = Clause(kind=Kind.INSERT, condition=condition, row=tuple(values), named=clause.columns)
+                insert = Clause(kind=RowChangeKind.INSERT, condition=condition, row=tuple(values), named=clause.columns)
                 merge = replace(merge, clauses=(*merge.clauses, insert))
             elif clause.columns:
                 merge = merge.when_matched_update(condition, dict(zip(clause.columns, values, strict=True)))
@@ -322,7 +333,7 @@ class _Script:
             self._spark, [{"statement": statement.name, "table": table.name, **asdict(merge.execute())}], ()
         )
 
-    def _source(self, action: parsed_actions.Merge) -> SourceQuery | DataFrame:
+    def _source(self, action: parsed_actions.MergeStatement) -> SourceQuery | DataFrame:
         """Returns the source of a merge, read in the merge's transaction or under the text's snapshot."""
 
         def read(change: str | None) -> DataFrame:
@@ -347,7 +358,9 @@ class _Script:
         text = self._spark_text.expression(span)
         return text if is_plain(text) else f"({text})"
 
-    def _insert(self, statement: Statement, query: parsed_actions.Query, into: parsed_actions.Target) -> DataFrame:
+    def _insert(
+        self, statement: Statement, query: parsed_actions.Query, into: parsed_actions.InsertTarget
+    ) -> DataFrame:
         """Writes the rows of a query.
 
         Raises:
@@ -458,8 +471,8 @@ def _table_names(query: parsed_actions.Query) -> list[Name]:
     return list(dict.fromkeys(place.table for place in query.places))
 
 
-def _name_columns(table: Table, into: parsed_actions.Target, rows: DataFrame) -> DataFrame:
-    """Gives a query's columns the names of the columns that an INSERT fills, and adds the values of its PARTITION.
+def _name_columns(table: Table, into: parsed_actions.InsertTarget, rows: DataFrame) -> DataFrame:
+    """Names a query's columns like those that an INSERT fills, and adds the values of its PARTITION.
 
     Raises:
         NotConforming: the query has too few or too many columns.

@@ -1,4 +1,4 @@
-"""Keeps statements of a program alive while it works, aborts them after an error, and finds our errors in Spark's."""
+"""Keeps statements of a program alive, aborts them after an error, finds our errors in Spark's."""
 
 from __future__ import annotations
 

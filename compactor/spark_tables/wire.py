@@ -1,4 +1,7 @@
-"""Sends bytes over a local socket between processes of one user; the kernel tells the user at the other end."""
+"""Sends bytes over a local socket between processes of one user.
+
+The kernel tells the user at the other end.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ _CREDENTIALS = struct.Struct("3i")  #: ``struct ucred`` (unix(7)): process, user
 
 
 class KeeperConnection:
-    """One end of a connection between a keeper and a process of its user. A message is its length and its bytes."""
+    """One end of a connection between a keeper and a process of its user.
+
+    A message is its length and its bytes.
+    """
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected

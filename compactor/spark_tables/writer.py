@@ -1,4 +1,7 @@
-"""Writers of rows, changes and streams: executors stage files, the keeper names and commits them. Imports no SQL."""
+"""Writers of rows, changes and streams: executors stage files, the keeper names and commits them.
+
+Imports no SQL.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ class StagedRows(WriterCommitMessage):
 
 
 class Writer(DataSourceArrowWriter):
-    """Writes one append or overwrite, which the keeper has begun. It travels to executors and the committing process."""
+    """Writes one append or overwrite, which the keeper has begun.
+
+    It travels to executors and the committing process.
+    """
 
     def __init__(self, begun: BegunWrite) -> None:
         self._begun = begun

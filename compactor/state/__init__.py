@@ -1,1 +1,4 @@
-"""Compactor's own state: batches, figures of runs, decisions. Tables ``COMPACTOR_…``, migrated by Alembic."""
+"""Compactor's own state: batches, figures of runs, decisions.
+
+Tables ``COMPACTOR_…``, migrated by Alembic.
+"""

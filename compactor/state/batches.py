@@ -283,7 +283,7 @@ class Batches:
             return _batch(conn, batch_id)
 
     def tracking_url(self, metastore: str, entry_ids: Collection[int]) -> str | None:
-        """Returns the address of Spark's page of the newest application with one of these entries, if it gave one."""
+        """Returns Spark's page of the newest application with one of these entries, if it gave one."""
         joined = BATCHES.join(BATCH_ENTRIES, _E.BATCH_ID == _B.BATCH_ID)
         mine = (_B.METASTORE == metastore, _E.ENTRY_ID.in_(entry_ids), _B.TRACKING_URL.is_not(None))
         query = select(_B.TRACKING_URL).select_from(joined).where(*mine).order_by(_B.BATCH_ID.desc()).limit(1)

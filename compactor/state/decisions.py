@@ -21,7 +21,10 @@ PASS = "pass"  #: the role of rows that say when the initiator's passes were
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """One decision. ``at`` is the pass's time in epoch ms, the same for all of a pass, set when it is stored."""
+    """One decision.
+
+    ``at`` is the pass's time in epoch ms, the same for all of a pass, set when it is stored.
+    """
 
     entity: Entity
     outcome: str
@@ -83,7 +86,10 @@ class Decisions:
             return [_decided(row) for row in rows]
 
     def since(self, metastore: str, at: int) -> list[Decided]:
-        """Returns the decisions of looks at ``at`` (epoch ms) or later, within a pass or between two, oldest first."""
+        """Returns the decisions of looks at ``at`` (epoch ms) or later, oldest first.
+
+        Looks happen within a pass or between two.
+        """
         query = select(DECISIONS).where(_D.METASTORE == metastore, _D.PASS_AT >= at)
         query = query.where(_D.ROLE.in_(("initiator", LOOK))).order_by(_D.PASS_AT, _D.DECISION_ID)
         with self._database.read() as conn:

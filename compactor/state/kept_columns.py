@@ -17,7 +17,9 @@ _AT_ONCE = 1000  #: ids in one statement
 
 
 class KeptColumns:
-    """COMPACTOR_ENTRIES of one metastore: Hive 3.1's queue has no columns for a compaction's transaction and pool.
+    """COMPACTOR_ENTRIES of one metastore.
+
+    Hive 3.1's queue has no columns for a compaction's transaction and pool.
 
     These values and the row of the metastore are not committed together, and need not be. Values that are needed later
     are written first. Values without a row, or of a row that took another course, decide nothing.

@@ -1,4 +1,7 @@
-"""The list of quarantined directories, so that no table has to be listed to find them (PROTOCOL 11.15)."""
+"""The list of quarantined directories, so that no table has to be listed to find them.
+
+See PROTOCOL 11.15.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queries of other programs that read tables, as reported: how long each took, without its text and user."""
+"""The reported queries of other programs: how long each took, without its text and user."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Reads:
         return len(new)
 
     def sums(self, metastore: str, since: int) -> list[ReadsOfTable]:
-        """Returns the sums of each table over the reads that ended at ``since`` (epoch ms) or later, the longest first."""
+        """Returns the sums of each table over the reads since ``since`` (epoch ms), the longest first."""
         seconds = func.sum(_R.SECONDS)
         query = select(_R.DB_NAME, _R.TABLE_NAME, func.count(), seconds, func.max(_R.ENDED_AT))
         query = query.where(_R.METASTORE == metastore, _R.ENDED_AT >= since).group_by(_R.DB_NAME, _R.TABLE_NAME)

@@ -66,7 +66,7 @@ _FIGURES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenEntity:
     """One entity as of the last look at it. Times are epoch ms of the metastore's clock.
 
     ``condition`` comes from the last look into its directory, which may be older; None before the first.
@@ -91,7 +91,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionFilter:
-    """Selects rows: ``find`` has words of ``db.table/partition``, in any case; empty ``outcomes`` select every outcome."""
+    """Selects rows.
+
+    ``find`` has words of ``db.table/partition``, in any case; empty ``outcomes`` select every outcome.
+    """
 
     find: str = ""
     outcomes: tuple[str, ...] = ()
@@ -138,8 +141,11 @@ class Conditions:
         self._database = database
 
     @retried
-    def record(self, metastore: str, seen: Sequence[Seen], gone: Collection[Entity] = ()) -> None:
-        """Stores the results of a look, which replace earlier ones; deletes the rows of entities that are gone."""
+    def record(self, metastore: str, seen: Sequence[SeenEntity], gone: Collection[Entity] = ()) -> None:
+        """Stores the results of a look, which replace earlier ones.
+
+        Deletes the rows of entities that are gone.
+        """
         rows = {entity_key(look.entity): look for look in seen}
         gone_keys = [entity_key(entity) for entity in gone]
         with self._database.write() as conn:
@@ -162,7 +168,7 @@ class Conditions:
         descending: bool = False,
         limit: int,
         offset: int = 0,
-    ) -> list[Seen]:
+    ) -> list[SeenEntity]:
         """Returns rows in an order of ``ORDERS``, then by name; rows without the sorted value come last.
 
         Raises:
@@ -233,7 +239,7 @@ class Conditions:
             rows = conn.execute(query).all()
         return [WorstTable(d, t, int(n), int(health), int(many), int(b)) for d, t, n, health, many, b in rows]
 
-    def for_entities(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, Seen]:
+    def for_entities(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, SeenEntity]:
         """Returns the rows of these entities."""
         with self._database.read() as conn:
             rows = self._known(conn, metastore, [entity_key(entity) for entity in entities])
@@ -277,7 +283,7 @@ class Conditions:
                 here = (_C.METASTORE == metastore, _C.DB_NAME == database, _C.TABLE_NAME == table)
                 conn.execute(delete(CONDITIONS).where(*here))
 
-    def unsettled(self, metastore: str, before: int) -> list[Seen]:
+    def unsettled(self, metastore: str, before: int) -> list[SeenEntity]:
         """Returns rows of looks before ``before`` that have something to merge or to clean, or an obstacle."""
         calm = (_C.OUTCOME == "notneeded") & (func.coalesce(_C.DELTAS, 1) == 0)
         query = select(CONDITIONS).where(_C.METASTORE == metastore, _C.SEEN_AT < before, ~calm)
@@ -290,8 +296,8 @@ class Conditions:
         with self._database.write() as conn:
             return conn.execute(delete(CONDITIONS).where(_C.SEEN_AT < now_ms(conn) - older_than_ms)).rowcount
 
-    def _known(self, conn: Connection, metastore: str, keys: Sequence[str]) -> dict[str, Seen]:
-        rows: dict[str, Seen] = {}
+    def _known(self, conn: Connection, metastore: str, keys: Sequence[str]) -> dict[str, SeenEntity]:
+        rows: dict[str, SeenEntity] = {}
         for batch in in_parts(keys, _AT_ONCE):
             query = select(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(batch))
             rows |= {row["ENTITY_KEY"]: _seen(row) for row in conn.execute(query).mappings()}
@@ -310,14 +316,16 @@ def _filtered(query: Select[Any], metastore: str, condition_filter: ConditionFil
 
 
 def _of_tables(tables: Collection[tuple[str, str]]) -> ColumnElement[bool]:
-    """Returns a condition that all rows of ``tables`` meet, and some others: database and table are tested apart.
+    """Returns a condition that all rows of ``tables`` meet, and some others.
+
+    Database and table are tested apart.
 
     Two plain lists are faster than a list of pairs, which a server compares with each row one by one.
     """
     return _C.DB_NAME.in_({database for database, _ in tables}) & _C.TABLE_NAME.in_({table for _, table in tables})
 
 
-def _keep_condition(seen: Seen, known: Seen | None) -> Seen:
+def _keep_condition(seen: SeenEntity, known: SeenEntity | None) -> SeenEntity:
     """Returns ``seen`` with the condition of the look before, for a look that did not reach the directory."""
     return seen if known is None else replace(seen, condition=known.condition)
 
@@ -328,7 +336,7 @@ def entity_key(entity: Entity) -> str:
     return hashlib.sha256(names.encode()).hexdigest()
 
 
-def _row(metastore: str, key: str, seen: Seen) -> dict[str, Any]:
+def _row(metastore: str, key: str, seen: SeenEntity) -> dict[str, Any]:
     condition, basis = seen.condition, seen.basis
     return {
         "METASTORE": metastore,
@@ -348,11 +356,11 @@ def _row(metastore: str, key: str, seen: Seen) -> dict[str, Any]:
     }
 
 
-def _seen(row: RowMapping) -> Seen:
+def _seen(row: RowMapping) -> SeenEntity:
     condition = None
     if row["HEALTH"] is not None:
         condition = Condition(**{name: row[name.upper()] for name in _FIGURES})
-    return Seen(
+    return SeenEntity(
         entity=Entity(database=row["DB_NAME"], table=row["TABLE_NAME"], partition=row["PART_NAME"]),
         outcome=row["OUTCOME"],
         because=row["BECAUSE"],

@@ -21,7 +21,10 @@ _AT_ONCE = 500  #: rows in one statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The newest transaction and lock of the metastore when an entry was first seen; 0 if there was no lock."""
+    """The newest transaction and lock of the metastore when an entry was first seen.
+
+    The lock is 0 if there was none.
+    """
 
     newest: TxnId
     newest_lock: int = 0

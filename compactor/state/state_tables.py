@@ -1,4 +1,7 @@
-"""Our own tables. Times are epoch ms of the database's clock; JSON is stored as text, which every database has."""
+"""Our own tables.
+
+Times are epoch ms of the database's clock; JSON is stored as text, which every database has.
+"""
 
 from __future__ import annotations
 

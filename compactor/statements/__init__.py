@@ -1,1 +1,4 @@
-"""SQL: a text becomes statements, each with its accesses, which its locks follow from, and its action. Pure."""
+"""SQL: a text becomes statements, each with its accesses, which its locks follow from, and its action.
+
+Pure.
+"""

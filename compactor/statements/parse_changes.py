@@ -10,7 +10,7 @@ from compactor.statements.parse_queries import build_query, find_conditions, fin
 from compactor.statements.parsed_actions import (
     Action,
     Delete,
-    Merge,
+    MergeStatement,
     NotRun,
     Query,
     Span,
@@ -83,7 +83,7 @@ def merge(reader: TokenReader) -> Statement:
     if not clauses or not reader.ended:
         raise reader.bad("WHEN … THEN UPDATE, DELETE or INSERT is expected")
     kinds = dict.fromkeys(_BRANCHES[type(clause)][bool(clause.columns)] for clause in clauses)
-    action = Merge(
+    action = MergeStatement(
         table=name, alias=alias, source=source, source_alias=source_alias, on=_span(on), clauses=tuple(clauses)
     )
     changes = (Access(kind=kind, name=name) for kind in kinds)
@@ -92,7 +92,10 @@ def merge(reader: TokenReader) -> Statement:
 
 
 def _build_statement(form: str, accesses: Sequence[Access], expressions: Sequence[Token], action: Action) -> Statement:
-    """Returns the statement; its accesses include the tables that its expressions read, except the changed table."""
+    """Returns the statement.
+
+    Its accesses include the tables that its expressions read, except the changed table.
+    """
     others = find_reads(expressions, without=accesses[0].name)
     return Statement(name=form, accesses=(*accesses, *others), action=action)
 
@@ -176,7 +179,10 @@ def _column(reader: TokenReader, alias: str) -> str:
 
 
 def _condition(reader: TokenReader, alias: str) -> tuple[str | None, Span | None, list[Token]]:
-    """Reads WHERE and its condition; returns the condition as a filter, as a span for Spark, and as tokens."""
+    """Reads WHERE and its condition.
+
+    Returns the condition as a filter, as a span for Spark, and as tokens.
+    """
     if reader.ended:
         return None, None, []
     reader.need("where")
@@ -230,8 +236,10 @@ def _nested(tokens: Sequence[Token]) -> Query | None:
 
 
 def _unless_nested(tokens: Sequence[Token], action: Action) -> Action:
-    """Returns ``action``, or ``NotRun`` if these expressions contain a query: Spark would look up its tables in its own
-    catalog."""
+    """Returns ``action``, or ``NotRun`` if these expressions contain a query.
+
+    Spark would look up the query's tables in its own catalog.
+    """
     token = _query_in(tokens)
     if token is None:
         return action

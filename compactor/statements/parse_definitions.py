@@ -225,7 +225,10 @@ def parse_column_definitions(reader: TokenReader) -> Columns:
 
 
 def _type(reader: TokenReader) -> list[Token]:
-    """Reads the tokens of a type, up to a comma or parenthesis outside it, or a word that does not belong to it."""
+    """Reads the tokens of a type.
+
+    It ends at a comma or parenthesis outside it, or at a word that does not belong to it.
+    """
     tokens: list[Token] = []
     depth = 0
     while (token := reader.next) is not None:

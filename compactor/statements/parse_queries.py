@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from compactor.base.errors import BadStatement
 from compactor.locking.statement_rules import Access, AccessKind, Name
-from compactor.statements.parsed_actions import Place, Query
+from compactor.statements.parsed_actions import Query, TablePlace
 from compactor.statements.token_cursor import TokenReader
 from compactor.statements.tokens import CLAUSES, JOINED, JOINS, QUERIES, SET_OPERATIONS, Token
 
@@ -35,7 +35,9 @@ _TABLE = Token(kind="word", value="table")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueriedTable:
-    """A table that a query reads, with the plain values that its WHERE requires: ``where k = 'v' and ...``.
+    """A table that a query reads, with the plain values that its WHERE requires.
+
+    For example ``where k = 'v' and ...``.
 
     ``start`` and ``end`` are offsets of its name in the whole text. ``aliased`` is true if an alias follows.
     """
@@ -48,7 +50,9 @@ class QueriedTable:
 
 
 def find_queried_tables(tokens: Sequence[Token]) -> tuple[QueriedTable, ...]:
-    """Returns the tables that a query names after FROM or JOIN, also in subqueries, but not names defined by WITH.
+    """Returns the tables that a query names after FROM or JOIN, also in subqueries.
+
+    Names that WITH defines are left out.
 
     Conditions are only used if FROM has a single table; otherwise a column could belong to another table.
     """
@@ -118,7 +122,10 @@ def _find_tables(tokens: Sequence[Token], defined: frozenset[str]) -> list[Queri
 
 
 def find_conditions(tokens: Sequence[Token]) -> tuple[tuple[str, str], ...]:
-    """Returns each term ``k = literal`` of a WHERE whose terms are joined by AND; nothing for any other WHERE."""
+    """Returns each term ``k = literal`` of a WHERE whose terms are joined by AND.
+
+    Returns nothing for any other WHERE.
+    """
     reader = TokenReader(tokens)
     terms: list[list[Token]] = [[]]
     while (token := reader.next) is not None:
@@ -156,7 +163,10 @@ def _with_conditions(
 
 
 def _find_in_group(group: Sequence[Token], defined: frozenset[str]) -> list[QueriedTable]:
-    """Returns the tables a parenthesis reads. FROM outside a query belongs to a function (``extract(year from d)``)."""
+    """Returns the tables a parenthesis reads.
+
+    FROM outside a query belongs to a function (``extract(year from d)``).
+    """
     if group and group[0].kind in ("word", "sign") and group[0].value in QUERIES:
         return _find_tables(group, defined)
     reader, tables = TokenReader(group), list[QueriedTable]()
@@ -198,7 +208,10 @@ def _read_from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[Queri
 
 
 def _clause(reader: TokenReader) -> str:
-    """Returns the keyword of the clause that opens next, or "" within one: the GROUP of WITHIN GROUP opens none."""
+    """Returns the keyword of the clause that opens next, or "" within one.
+
+    The GROUP of WITHIN GROUP opens none.
+    """
     word = next((word for word in _OPENING if reader.at(word)), "")
     needed = _FOLLOWED_BY.get(word)
     return word if needed is None or TokenReader(reader.rest[1:2]).at_any(*needed) else ""
@@ -248,7 +261,7 @@ def build_query(*pieces: Sequence[Token]) -> Query:
                 f"statement: INSERT at {token.place} is within a query, which only reads; make it a statement of its own"
             )
     table_places = (
-        Place(table=table.name, start=table.start, end=table.end, aliased=table.aliased)
+        TablePlace(table=table.name, start=table.start, end=table.end, aliased=table.aliased)
         for table in locate_tables(tokens)
     )
     ends = tuple((piece[0].start, piece[-1].end) for piece in pieces if piece)

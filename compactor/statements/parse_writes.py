@@ -12,14 +12,14 @@ from compactor.statements.parsed_actions import (
     Action,
     BranchInsert,
     Insert,
-    Literal,
+    InsertTarget,
     Load,
     MultiInsert,
     NeedsSpark,
     NotRun,
     Query,
     Statement,
-    Target,
+    ValuesLiteral,
 )
 from compactor.statements.statement_list import not_run
 from compactor.statements.token_cursor import TokenReader
@@ -81,7 +81,7 @@ def insert(reader: TokenReader) -> Statement:
     return Statement(name=f"{insert_form(access)} … VALUES", accesses=(access, *read), action=action)
 
 
-def _insert(access: Access, columns: tuple[str, ...] | None, rows: tuple[tuple[Literal, ...], ...]) -> Insert:
+def _insert(access: Access, columns: tuple[str, ...] | None, rows: tuple[tuple[ValuesLiteral, ...], ...]) -> Insert:
     overwrite = access.kind is AccessKind.INSERT_OVERWRITE
     return Insert(table=access.name, overwrite=overwrite, partition=access.partition, columns=columns, rows=rows)
 
@@ -93,19 +93,19 @@ def parse_columns(reader: TokenReader) -> tuple[str, ...] | None:
     return reader.names()
 
 
-def build_target(access: Access, columns: tuple[str, ...] | None) -> Target:
+def build_target(access: Access, columns: tuple[str, ...] | None) -> InsertTarget:
     """Returns the target of an INSERT."""
     overwrite = access.kind is AccessKind.INSERT_OVERWRITE
-    return Target(table=access.name, overwrite=overwrite, partition=access.partition, columns=columns)
+    return InsertTarget(table=access.name, overwrite=overwrite, partition=access.partition, columns=columns)
 
 
-def _rows(reader: TokenReader) -> tuple[tuple[Literal, ...], ...] | str:
+def _rows(reader: TokenReader) -> tuple[tuple[ValuesLiteral, ...], ...] | str:
     """Parses the rows of VALUES; if a value is not a literal, returns the reason why Spark is needed."""
-    rows: list[tuple[Literal, ...]] = []
+    rows: list[tuple[ValuesLiteral, ...]] = []
     while True:
         opening = reader.next
         reader.need("(")
-        row: list[Literal] = []
+        row: list[ValuesLiteral] = []
         while True:
             begin = reader.next
             value = _literal(reader)
@@ -128,7 +128,7 @@ def _rows(reader: TokenReader) -> tuple[tuple[Literal, ...], ...] | str:
     return tuple(rows)
 
 
-def _literal(reader: TokenReader) -> Literal | None:
+def _literal(reader: TokenReader) -> ValuesLiteral | None:
     sign = "-" if reader.take("-") else ""
     if not sign:
         reader.take("+")
@@ -136,17 +136,17 @@ def _literal(reader: TokenReader) -> Literal | None:
     if token is None:
         return None
     if token.kind == "number":
-        return Literal(value=_number(token, sign))
+        return ValuesLiteral(value=_number(token, sign))
     if sign:
         return None
     if token.kind == "text":
-        return Literal(value=token.value)
+        return ValuesLiteral(value=token.value)
     if token.kind != "word":
         return None
     if token.value in ("date", "timestamp") and reader.next is not None and reader.next.kind == "text":
-        return Literal(value=reader.text(), word=token.value.upper())
+        return ValuesLiteral(value=reader.text(), word=token.value.upper())
     known: dict[str, bool | None] = {"true": True, "false": False, "null": None}
-    return Literal(value=known[token.value]) if token.value in known else None
+    return ValuesLiteral(value=known[token.value]) if token.value in known else None
 
 
 def _number(token: Token, sign: str) -> Decimal:

@@ -1,4 +1,4 @@
-"""Actions of statements: one class for each form of the closed list, with everything that the text specifies."""
+"""Actions of statements: one class for each form of the closed list, with what the text specifies."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ class Explained(Accessing, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Literal:
-    """A literal of VALUES; a number is a Decimal. ``word`` is DATE or TIMESTAMP if that introduces the text."""
+class ValuesLiteral:
+    """A literal of VALUES; a number is a Decimal.
+
+    ``word`` is DATE or TIMESTAMP if that introduces the text.
+    """
 
     value: Decimal | str | bool | None
     word: str = ""
@@ -254,13 +257,16 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """INSERT INTO or OVERWRITE ... VALUES. Without ``columns`` values are in the table's order, partition columns last."""
+    """INSERT INTO or OVERWRITE ... VALUES.
+
+    Without ``columns`` values are in the table's order, partition columns last.
+    """
 
     table: Name
     overwrite: bool = False
     partition: Spec | None = None
     columns: tuple[str, ...] | None = None
-    rows: tuple[tuple[Literal, ...], ...]
+    rows: tuple[tuple[ValuesLiteral, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +311,10 @@ class WhenMatched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhenNotMatched:
-    """WHEN NOT MATCHED THEN INSERT. Without ``columns`` values are in the table's order, partition columns last."""
+    """WHEN NOT MATCHED THEN INSERT.
+
+    Without ``columns`` values are in the table's order, partition columns last.
+    """
 
     condition: Span | None = None
     columns: tuple[str, ...] | None = None
@@ -313,7 +322,7 @@ class WhenNotMatched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merge:
+class MergeStatement:
     """MERGE; ``source`` is a table or a query, and expressions call it ``source_alias``."""
 
     table: Name
@@ -340,7 +349,7 @@ class Rollback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TablePlace:
     """A table's name in a text, from ``start`` to ``end``; ``aliased`` is true if an alias follows."""
 
     table: Name
@@ -354,7 +363,7 @@ class Query:
     """A query: its pieces of the whole text, as starts and ends, and each place where it names a table."""
 
     pieces: tuple[tuple[int, int], ...]
-    places: tuple[Place, ...]
+    places: tuple[TablePlace, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +379,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class InsertTarget:
     """The table that an INSERT ... SELECT writes into; see ``Insert``."""
 
     table: Name
@@ -385,14 +394,17 @@ class NeedsSpark:
 
     because: str
     query: Query
-    into: Target | None = None
+    into: InsertTarget | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchInsert:
-    """One of several INSERTs of a query. ``query`` is its SELECT, without FROM if ``MultiInsert.source`` is set."""
+    """One of several INSERTs of a query.
 
-    into: Target
+    ``query`` is its SELECT, without FROM if ``MultiInsert.source`` is set.
+    """
+
+    into: InsertTarget
     query: Query
 
 
@@ -453,7 +465,7 @@ Action: TypeAlias = (
     | Insert
     | Delete
     | Update
-    | Merge
+    | MergeStatement
     | Select
     | StartTransaction
     | Commit

@@ -93,7 +93,10 @@ def _parse_form(tokens: Sequence[Token]) -> Statement:
 
 
 def _explain(reader: TokenReader) -> Statement:
-    """Parses EXPLAIN, which runs and locks nothing. The action of EXPLAIN LOCKS holds the explained statement."""
+    """Parses EXPLAIN, which runs and locks nothing.
+
+    The action of EXPLAIN LOCKS holds the explained statement.
+    """
     if not reader.take("locks"):
         return Statement(name="EXPLAIN", action=not_run("EXPLAIN"))
     if reader.ended:
@@ -178,7 +181,10 @@ def parse_script(text: str) -> tuple[Statement, ...]:
 
 
 def only_reads(statements: Sequence[Statement]) -> bool:
-    """Tells whether all statements only read metadata; a SELECT does not count, because it opens a snapshot."""
+    """Tells whether all statements only read metadata.
+
+    A SELECT does not count, because it opens a snapshot.
+    """
     return all(isinstance(statement.action, READING) for statement in statements)
 
 

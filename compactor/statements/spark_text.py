@@ -1,4 +1,6 @@
-"""Renders texts for Spark from the parsed words, after checking that every function and sign is allowed.
+"""Renders texts for Spark from the parsed words.
+
+Every function and sign must be on a list of allowed ones.
 
 Spark reads comments, raw texts, ``$$`` and blanks differently than the parser, so they could hide from the parser what Spark
 does. The text for Spark has none of them: it is the parser's words, one after the other.
@@ -163,7 +165,9 @@ class SparkText:
         return _join_words(list(self._render_tokens(self._between(span))))
 
     def query(self, query: Query, names: Callable[[Name], str]) -> str:
-        """Renders a query with other names for its tables; each table without an alias gets its own name as alias.
+        """Renders a query with other names for its tables.
+
+        Each table without an alias gets its own name as alias.
 
         Args:
             names: returns the new name as a field of ``str.format``; braces in the result are doubled accordingly.
@@ -285,7 +289,7 @@ def _parts(action: parsed_actions.Action) -> tuple[list[Query], list[Span]]:
             return _condition(condition, nested, values)
         case parsed_actions.Delete(condition=condition, nested=nested):
             return _condition(condition, nested, ())
-        case parsed_actions.Merge(source=source, on=on, clauses=clauses):
+        case parsed_actions.MergeStatement(source=source, on=on, clauses=clauses):
             expressions = [on, *(clause.condition for clause in clauses if clause.condition is not None)]
             expressions += [value for clause in clauses for value in clause.values]
             return [source] if isinstance(source, Query) else [], expressions

@@ -1,4 +1,7 @@
-"""A cursor over the tokens of a statement. Its errors name what was expected and what is there instead."""
+"""A cursor over the tokens of a statement.
+
+Its errors name what was expected and what is there instead.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,10 @@ class TokenReader:
         return BadStatement(f"statement: {expectation} before {shown!r} at {token.place}")
 
     def _show(self, tokens: Sequence[Token]) -> str:
-        """Returns tokens as messages show them: after a text that names a secret, such as 'my.password', no other text."""
+        """Returns tokens as messages show them.
+
+        After a text that names a secret, such as 'my.password', no other text is shown.
+        """
         key = next((token for token in self._tokens if token.kind == "text" and is_secret_key(token.value)), None)
         return " ".join(
             HIDDEN if key is not None and token.kind == "text" and token.start > key.start else str(token)
@@ -188,7 +194,9 @@ class TokenReader:
         return tuple(properties.items())
 
     def partition(self) -> Spec | None:
-        """Reads ``PARTITION (k='v', k2)`` if it comes next: each key with its plain value, None for a dynamic one.
+        """Reads ``PARTITION (k='v', k2)`` if it comes next.
+
+        Each key has its plain value, None for a dynamic one.
 
         Raises:
             BadStatement: the clause is not a list of keys.

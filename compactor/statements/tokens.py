@@ -1,4 +1,6 @@
-"""Splits a text into statements, and these into words, names, literals and signs; renders tokens as text.
+"""Splits a text into statements, and these into words, names, literals and signs.
+
+Renders tokens as text.
 
 Hive ignores the case of keywords and names, so their tokens are in lower case. Texts keep their case.
 """

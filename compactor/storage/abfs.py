@@ -33,7 +33,7 @@ from compactor.storage.object_store import (
     side_files_and_data,
     warn_once,
 )
-from compactor.storage.protocol import FileStatus
+from compactor.storage.protocol import StoredFile
 
 _T = TypeVar("_T")
 BULK = 256  #: keys in one request for removal; Azure takes no more
@@ -100,10 +100,10 @@ class AbfsStorage(ObjectStorage):
     def length(self, path: str) -> int:
         return self.status(path).length
 
-    def status(self, path: str) -> FileStatus:
+    def status(self, path: str) -> StoredFile:
         with errors("measure", path):
             properties = self._run(path, self._blob(path).get_blob_properties)
-            return FileStatus(length=int(properties.size), tag=properties.etag)
+            return StoredFile(length=int(properties.size), tag=properties.etag)
 
     def taking_over(self, path: str) -> TakingOver | None:
         """Returns terms only for a client with the account's key, which signs permissions to read sources."""

@@ -1,4 +1,6 @@
-"""The guarantees of each store, and what some offer beyond the protocol: deferred uploads, and ranges of files.
+"""The guarantees of each store, and what some offer beyond the protocol.
+
+Some offer deferred uploads, and ranges of files.
 
 Callers decide by the guarantees; ``compactor doctor`` and docs/storage.md print them.
 

@@ -24,7 +24,7 @@ _LEAST_S = 1.0  #: between two attempts to renew a token
 
 
 @dataclass(slots=True, kw_only=True)
-class _Token:
+class _ExecutorToken:
     """One token.
 
     ``until`` is when it expires, in seconds since 1970; ``life`` is how long a renewal lasts.
@@ -44,7 +44,7 @@ class ExecutorTokens:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._tokens: list[_Token] = []
+        self._tokens: list[_ExecutorToken] = []
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -86,7 +86,7 @@ class ExecutorTokens:
                     log.warning("%s; it expires within %.0f s", error, token.until - self._clock())
         self._tokens.clear()
 
-    def _current(self, options: StoreOptions, authority: str) -> _Token:
+    def _current(self, options: StoreOptions, authority: str) -> _ExecutorToken:
         with self._lock:
             for token in self._tokens:
                 is_same_cluster = (token.options, token.authority) == (options, authority)
@@ -99,9 +99,9 @@ class ExecutorTokens:
             thread.start()
             return token
 
-    def _fetch(self, options: StoreOptions, authority: str) -> _Token:
+    def _fetch(self, options: StoreOptions, authority: str) -> _ExecutorToken:
         """Fetches a token and renews it at once, because only a renewal tells until when it is valid."""
-        token = _Token(authority=authority, options=options)
+        token = _ExecutorToken(authority=authority, options=options)
         answer = _ask(token, "GETDELEGATIONTOKEN", "get a delegation token from")
         body = answer.get("Token")
         if not isinstance(body, dict) or not body.get("urlString"):
@@ -117,11 +117,11 @@ class ExecutorTokens:
         )
         return token
 
-    def _renew(self, token: _Token) -> None:
+    def _renew(self, token: _ExecutorToken) -> None:
         answer = _ask(token, "RENEWDELEGATIONTOKEN", "renew the delegation token of")
         token.until = float(answer["long"]) / 1000  # type: ignore[arg-type]
 
-    def _keep(self, token: _Token) -> None:
+    def _keep(self, token: _ExecutorToken) -> None:
         """Renews a token until the end, or until the cluster refuses to renew it."""
         while not token.spent and not self._ending.wait(max(_LEAST_S, _RENEWED_AT * (token.until - self._clock()))):
             try:
@@ -134,7 +134,7 @@ class ExecutorTokens:
                 token.spent = True  # close to the end of its whole life, after which no renewal helps
 
 
-def _ask(token: _Token, operation: str, verb: str) -> dict[str, object]:
+def _ask(token: _ExecutorToken, operation: str, verb: str) -> dict[str, object]:
     """Returns the answer to an operation that fetches, renews or cancels a token."""
     with hdfs_errors(verb, f"hdfs://{token.authority}"):
         client = HdfsClient(token.authority, token.options.admitted("hdfs", token.authority))

@@ -18,7 +18,7 @@ from typing import Any
 from compactor.base.steps import StoreStep, reach
 from compactor.storage.capabilities import GCS, Capabilities, TakenRange, TakingOver, ends_of, pieces
 from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once
-from compactor.storage.protocol import FileStatus
+from compactor.storage.protocol import StoredFile
 
 SMALLEST = 1 << 20  #: bytes: a smaller object is not worth a place in a composition
 COMPOSED = 32  #: objects in one request; Google takes no more
@@ -40,10 +40,10 @@ class GcsStorage(ObjectStorage):
     def capabilities(self, path: str) -> Capabilities:
         return GCS
 
-    def status(self, path: str) -> FileStatus:
+    def status(self, path: str) -> StoredFile:
         with errors("measure", path):
             info = self._system(path).info(path)
-            return FileStatus(length=int(info["size"]), tag=info.get("generation"))
+            return StoredFile(length=int(info["size"]), tag=info.get("generation"))
 
     def taking_over(self, path: str) -> TakingOver | None:
         return TakingOver(smallest=SMALLEST, whole=True)

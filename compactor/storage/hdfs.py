@@ -21,7 +21,7 @@ from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage.build_listing import ListedButAbsent, ListingLimits, build_listing_from, consistent_listing
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities, Deferring, TakenRange, TakingOver
 from compactor.storage.hdfs_client import HdfsClient, RemoteError, hdfs_errors, split_location
-from compactor.storage.protocol import FileStatus
+from compactor.storage.protocol import StoredFile
 from compactor.storage.store_options import StoreOptions
 
 log = logging.getLogger(__name__)
@@ -141,8 +141,8 @@ class HdfsStorage:
         """Returns None: HDFS does not copy ranges, and CONCAT takes the blocks away from its sources."""
         return None
 
-    def status(self, path: str) -> FileStatus:
-        return FileStatus(length=self.length(path))
+    def status(self, path: str) -> StoredFile:
+        return StoredFile(length=self.length(path))
 
     def length(self, path: str) -> int:
         with hdfs_errors("measure", path):

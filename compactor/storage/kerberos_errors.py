@@ -20,50 +20,50 @@ class NotProven(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class KerberosTrouble:
     """One kind of refusal: its cause, and what to do."""
 
     what: str
     fix: str
 
 
-_NO_TICKET = Trouble(
+_NO_TICKET = KerberosTrouble(
     what="no ticket",
     fix="log in with kinit as the user of this process, or write principal and keytab into [storage.hdfs]",
 )
-_EXPIRED = Trouble(
+_EXPIRED = KerberosTrouble(
     what="the ticket has expired",
     fix="log in again with kinit; a service needs principal and keytab in [storage.hdfs], which log in without a person",
 )
-_SKEW = Trouble(
+_SKEW = KerberosTrouble(
     what="the clocks differ by too much",
     fix="set the clock of this machine, the KDC and the cluster by NTP; Kerberos allows five minutes",
 )
-_REALM = Trouble(
+_REALM = KerberosTrouble(
     what="wrong realm",
     fix="compare the realm of the principal with default_realm, [realms] and [domain_realm] of krb5.conf",
 )
-_CLIENT = Trouble(
+_CLIENT = KerberosTrouble(
     what="unknown principal", fix="the KDC has no such principal: correct it in [storage.hdfs], or have it created"
 )
-_SERVER = Trouble(
+_SERVER = KerberosTrouble(
     what="unknown service",
     fix="url must have the host as the cluster's principal HTTP/<host>@REALM names it; no address and no alias",
 )
-_KEYS = Trouble(
+_KEYS = KerberosTrouble(
     what="the keytab does not fit the principal",
     fix="look with `klist -kt FILE`; export it again with ktadd after each change of keys, and check principal",
 )
-_KEYTAB = Trouble(
+_KEYTAB = KerberosTrouble(
     what="the keytab cannot be read", fix="check the path in keytab, and that this user may read the file"
 )
-_UNREACHABLE = Trouble(
+_UNREACHABLE = KerberosTrouble(
     what="no KDC answers", fix="check kdc of this realm in krb5.conf, and that port 88 can be reached from here"
 )
-_CONFIGURED = Trouble(
+_CONFIGURED = KerberosTrouble(
     what="Kerberos is not configured here", fix="write /etc/krb5.conf (or name it in KRB5_CONFIG) with default_realm"
 )
-_LOCKED = Trouble(
+_LOCKED = KerberosTrouble(
     what="the principal is locked or has expired",
     fix="ask whoever runs the KDC; keys that have expired need a new keytab",
 )
@@ -104,45 +104,47 @@ _CONFIGURATION = -1429577728  #: base of what is wrong with krb5.conf itself (pr
 #: The trouble behind a cluster's refusal, by a part of its message.
 _BY_MESSAGE = {
     "Clock skew too great": _SKEW,
-    "No rules applied to": Trouble(
+    "No rules applied to": KerberosTrouble(
         what="the cluster knows no user for this principal",
         fix="add a rule to hadoop.security.auth_to_local in its core-site.xml",
     ),
-    "is not allowed to impersonate": Trouble(
+    "is not allowed to impersonate": KerberosTrouble(
         what="refused proxy",
         fix="in the NameNode's core-site.xml, hadoop.proxyuser.<user>.groups (or .users) must name the user acted for",
     ),
-    "Unauthorized connection for super-user": Trouble(
+    "Unauthorized connection for super-user": KerberosTrouble(
         what="refused proxy",
         fix="in the NameNode's core-site.xml, hadoop.proxyuser.<user>.hosts must name this machine",
     ),
-    "Security enabled but user not authenticated by filter": Trouble(
+    "Security enabled but user not authenticated by filter": KerberosTrouble(
         what="the cluster's pages do not ask for tickets",
         fix="set hadoop.http.authentication.type to kerberos in its core-site.xml",
     ),
-    "Checksum failed": Trouble(
+    "Checksum failed": KerberosTrouble(
         what="the cluster cannot read the ticket",
         fix="its keytab for HTTP/<host> is older than the key in the KDC: export it again and restart it",
     ),
-    "Cannot find key of appropriate type": Trouble(
+    "Cannot find key of appropriate type": KerberosTrouble(
         what="the cluster cannot read the ticket",
         fix="its keytab for HTTP/<host> lacks this key: export it again with all encryption types and restart it",
     ),
-    "user group information: java.io": Trouble(what="the delegation token is damaged", fix="fetch a new one"),
-    "can't be found in cache": Trouble(
+    "user group information: java.io": KerberosTrouble(what="the delegation token is damaged", fix="fetch a new one"),
+    "can't be found in cache": KerberosTrouble(
         what="the delegation token is not valid", fix="it was cancelled, or its life is over: fetch a new one"
     ),
-    "is expired": Trouble(what="the delegation token has expired", fix="fetch a new one, or use kerberos = true"),
-    "has expired, current time": Trouble(
+    "is expired": KerberosTrouble(
         what="the delegation token has expired", fix="fetch a new one, or use kerberos = true"
     ),
-    "Authentication required": Trouble(
+    "has expired, current time": KerberosTrouble(
+        what="the delegation token has expired", fix="fetch a new one, or use kerberos = true"
+    ),
+    "Authentication required": KerberosTrouble(
         what="not logged in", fix="the cluster wants a ticket: write kerberos = true into [storage.hdfs]"
     ),
 }
 
 
-def find_trouble(error: BaseException) -> Trouble | None:
+def find_trouble(error: BaseException) -> KerberosTrouble | None:
     """Finds the trouble behind an error of krb5 or GSSAPI, or behind an error that one of theirs caused."""
     seen: BaseException | None = error
     while seen is not None:
@@ -155,7 +157,7 @@ def find_trouble(error: BaseException) -> Trouble | None:
     return None
 
 
-def _find_by_code(code: int) -> Trouble | None:
+def _find_by_code(code: int) -> KerberosTrouble | None:
     signed = code - 2**32 if code >= 2**31 else code  # GSSAPI's minor codes have no sign
     if signed == _NO_SUCH_FILE:
         return _KEYTAB

@@ -31,7 +31,7 @@ from compactor.storage.no_links import (
     reading,
     regular,
 )
-from compactor.storage.protocol import FileStatus
+from compactor.storage.protocol import StoredFile
 from compactor.storage.store_options import StoreOptions
 
 SHARED_BYTES = 1 << 20  #: a smaller range is not worth a call and up to a block of padding
@@ -123,8 +123,8 @@ class LocalStorage:
     def taking_over(self, path: str) -> TakingOver | None:
         return TakingOver(smallest=SHARED_BYTES)  # the first range shows whether the file system can do it
 
-    def status(self, path: str) -> FileStatus:
-        return FileStatus(length=self.length(path))
+    def status(self, path: str) -> StoredFile:
+        return StoredFile(length=self.length(path))
 
     def length(self, path: str) -> int:
         with _errors("measure", path):

@@ -23,7 +23,7 @@ from compactor.base.errors import AccessDenied, BadFile, CompactorError, NotSupp
 from compactor.base.redaction import redact
 from compactor.storage.build_listing import ListingLimits, build_listing_from, build_tree_from
 from compactor.storage.capabilities import Capabilities, Deferring, KnownBytes, TakenRange, TakingOver, pieces
-from compactor.storage.protocol import FileStatus
+from compactor.storage.protocol import StoredFile
 from compactor.storage.store_options import SCHEMES, StoreOptions
 
 log = logging.getLogger(__name__)
@@ -126,8 +126,8 @@ class ObjectStorage:
     def taking_over(self, path: str) -> TakingOver | None:
         return None
 
-    def status(self, path: str) -> FileStatus:
-        return FileStatus(length=self.length(path))
+    def status(self, path: str) -> StoredFile:
+        return StoredFile(length=self.length(path))
 
     def length(self, path: str) -> int:
         with errors("measure", path):

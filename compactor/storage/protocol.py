@@ -98,7 +98,7 @@ class Storage(Protocol):
     def length(self, path: str) -> int:
         """Returns the length of the file at ``path`` in bytes."""
 
-    def status(self, path: str) -> FileStatus:
+    def status(self, path: str) -> StoredFile:
         """Returns the length of the file at ``path``, and its tag where ``taking_over`` needs one."""
 
     def version(self, path: str) -> str | None:
@@ -207,7 +207,7 @@ class Storage(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileStatus:
+class StoredFile:
     """``length`` in bytes.
 
     ``tag`` changes when the file is replaced, and is None if the store has no tags.

@@ -21,7 +21,7 @@ from compactor.base.steps import StoreStep, reach
 from compactor.storage.capabilities import S3, Capabilities, Deferring, TakenRange, TakingOver, Upload, ends_of
 from compactor.storage.copy_parts import Part, PartLimits, plan_parts
 from compactor.storage.object_store import REFUSED, ObjectStorage, RefusedKey, errors, replaced, warn_once
-from compactor.storage.protocol import FileStatus
+from compactor.storage.protocol import StoredFile
 
 BULK = 1000  #: keys in one request for removal
 WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied in parts
@@ -94,10 +94,10 @@ class S3Storage(ObjectStorage):
     def length(self, path: str) -> int:
         return self.status(path).length
 
-    def status(self, path: str) -> FileStatus:
+    def status(self, path: str) -> StoredFile:
         with errors("measure", path):
             head = self._call(path, "head_object", Key=_split(path)[1])
-            return FileStatus(length=int(head["ContentLength"]), tag=head.get("ETag"))
+            return StoredFile(length=int(head["ContentLength"]), tag=head.get("ETag"))
 
     def taking_over(self, path: str) -> TakingOver | None:
         return TakingOver(smallest=PARTS.smallest)

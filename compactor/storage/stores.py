@@ -14,7 +14,7 @@ from compactor.storage.capabilities import Capabilities, Deferring, TakenRange, 
 from compactor.storage.gcs import GcsStorage
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.local import LocalStorage
-from compactor.storage.protocol import FileStatus, Storage
+from compactor.storage.protocol import Storage, StoredFile
 from compactor.storage.s3 import S3Storage
 from compactor.storage.store_options import SCHEMES, StoreOptions
 
@@ -85,7 +85,7 @@ class Stores:
     def taking_over(self, path: str) -> TakingOver | None:
         return self.store_of(path).taking_over(path) if self._options.takes_over else None
 
-    def status(self, path: str) -> FileStatus:
+    def status(self, path: str) -> StoredFile:
         return self.store_of(path).status(path)
 
     def length(self, path: str) -> int:

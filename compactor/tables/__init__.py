@@ -1,4 +1,4 @@
-"""Hive ACID tables for Python programs: reads, writes and changes them as Arrow data, in Hive transactions.
+"""Hive ACID tables for Python programs, which read and change them as Arrow data, in transactions.
 
 ``with open_metastore() as store: store.load_table("db.t").scan().to_arrow()``; see docs/tables.md.
 """
@@ -22,7 +22,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports names when they are first used, so that Spark executors can import parts of this package without the rest."""
+    """Imports names when they are first used.
+
+    So Spark executors can import parts of this package without the rest.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

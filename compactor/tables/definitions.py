@@ -133,7 +133,7 @@ class CreationAccesses:
 def create_with_commit(
     txn: Transaction, database: str, name: str, definition: Definition, locks: Accessing | None = None
 ) -> values.Table:
-    """Returns a table that appears in the catalog when ``txn`` commits, together with the rows written into it.
+    """Returns a table that appears in the catalog when ``txn`` commits, with its rows.
 
     Until then nobody else sees it, and an abort leaves at most empty directories (PROTOCOL 14.24).
 
@@ -178,7 +178,9 @@ def drop_table(site: Site, table: values.Table, *, purge: bool) -> None:
 
 
 def drop_locked(site: Site, table: values.Table, *, purge: bool) -> None:
-    """Drops a table; the caller holds an exclusive lock, so nobody can create it again and write there meanwhile.
+    """Drops a table.
+
+    The caller holds an exclusive lock, so nobody can create it again and write there meanwhile.
 
     Raises:
         Refused: with ``purge``, another table's or partition's directory overlaps the table's.
@@ -192,7 +194,9 @@ def drop_locked(site: Site, table: values.Table, *, purge: bool) -> None:
 def list_purged(
     site: Site, table: values.Table, partitions: Collection[values.PartitionPlace] | None = None
 ) -> list[str]:
-    """Returns the directories of ``partitions``, or of a table and all its partitions, which are about to be removed.
+    """Returns the directories that are about to be removed.
+
+    These are those of ``partitions``, or of a table and all its partitions.
 
     Raises:
         Refused: the directory of another table or partition overlaps one of them.
@@ -213,7 +217,7 @@ def list_purged(
 
 
 def must_be_embedded(site: Site, what: str) -> None:
-    """Refuses to define anything in a metastore of Hive, or in a database that was restored from an older copy.
+    """Refuses to define anything in a metastore of Hive, or in a database that is an older copy.
 
     Raises:
         Refused: the metastore is Hive's.
@@ -357,7 +361,9 @@ def _remove_dead(site: Site, what: str, path: str) -> None:
 
 
 def make_directory(site: Site, location: str) -> list[str]:
-    """Creates a table's directory, with owner and mode of the nearest existing parent; returns the directories it created.
+    """Creates a table's directory, with owner and mode of the nearest existing parent.
+
+    Returns the directories it created.
 
     Object stores have no directories, so nothing is created there.
     """

@@ -50,7 +50,7 @@ _SIMPLE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The columns of a scan, as positions among the table's columns and among its partition keys, in order."""
+    """The columns of a scan: positions among the table's columns and partition keys, in order."""
 
     columns: tuple[int, ...]
     keys: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The open metastore of a program: loads, creates and drops tables, and opens transactions over several of them."""
+"""A program's open metastore: loads, creates and drops tables, opens transactions over several."""
 
 from __future__ import annotations
 

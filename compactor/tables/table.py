@@ -211,8 +211,9 @@ class Table:
 
     @contextmanager
     def mutate(self, key: Sequence[str] | None = None, *, time_zone: str | None = None) -> Iterator[Mutation]:
-        """Collects inserts, updates and deletes of single rows, and runs them in order, as one statement, when the block
-        ends.
+        """Collects inserts, updates and deletes of single rows, and runs them when the block ends.
+
+        They run in order, as one statement.
 
         Use ``mutation.insert(rows)``, ``mutation.update(rows)`` and ``mutation.delete(rows)``. If the block raises, nothing
         is changed.

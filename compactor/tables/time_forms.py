@@ -1,4 +1,4 @@
-"""Converts dates and timestamps between units, parts of seconds and nanoseconds, and the two calendars.
+"""Converts dates and timestamps between units, parts of seconds, and the two calendars.
 
 Hive counts days before 1582-10-15 in the Julian calendar, Arrow in the proleptic Gregorian one.
 """
@@ -88,7 +88,10 @@ def is_hybrid(tail: Tail) -> bool:
 
 
 def to_gregorian_dates(array: Array) -> Array:
-    """Converts dates of a hybrid file to the proleptic Gregorian calendar, with the same year, month and day."""
+    """Converts dates of a hybrid file to the proleptic Gregorian calendar.
+
+    Year, month and day stay the same.
+    """
     days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not np.any(days < FIRST_GREGORIAN_DAY):
         return array
@@ -116,7 +119,9 @@ def to_gregorian_days(days: Days) -> Days:
 
 
 def to_hybrid_days(days: Days) -> Days:
-    """Converts days of the proleptic Gregorian calendar to those of Hive's files; inverts ``to_gregorian_days``.
+    """Converts days of the proleptic Gregorian calendar to those of Hive's files.
+
+    Inverts ``to_gregorian_days``.
 
     The ten days from 1582-10-05 to 1582-10-14 do not exist there and must not be given.
     """
@@ -128,7 +133,10 @@ def to_hybrid_days(days: Days) -> Days:
 
 
 def to_hybrid_calendar(array: Array, types: Types, column: int) -> Array:
-    """Converts early days of a fitted column to the Julian calendar; returns the same array if it has none."""
+    """Converts early days of a fitted column to the Julian calendar.
+
+    Returns the same array if it has none.
+    """
     item = types[column]
     if not any(nested.kind in CALENDAR_KINDS for nested in subtree(types, column)):
         return array

@@ -14,7 +14,7 @@ from compactor.base.errors import CommitUnknown, CompactorError, LostClaim, Stor
 from compactor.base.ids import WriteId
 from compactor.base.steps import Step, reach
 from compactor.metastore.catalog.values import Column, is_true, parameter
-from compactor.metastore.queue.commit_section import Commit
+from compactor.metastore.queue.commit_section import EntryCommit
 from compactor.metastore.statistics.commit_statistics import CommitStatistics
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import naming, stage
@@ -204,9 +204,9 @@ def committing_all(entries: Sequence[Opened]) -> Iterator[Mapping[int, LostClaim
             )
 
 
-def _commit_of(member: Opened) -> Commit:
+def _commit_of(member: Opened) -> EntryCommit:
     target = member.target
-    return Commit(
+    return EntryCommit(
         entry=member.entry,
         worker_id=member.worker_id,
         txn=member.txn,

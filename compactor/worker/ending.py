@@ -143,7 +143,10 @@ def _target_now(entry: Located) -> Target | None:
 
 
 def _is_gone(entry: Located) -> bool:
-    """Returns true if the table or partition was dropped, even if another one has its name and directory by now."""
+    """Returns true if the table or partition was dropped.
+
+    Another one may have its name and directory by now.
+    """
     current = _target_now(entry)
     return current is None or current.table.id != entry.target.table.id
 

@@ -13,7 +13,7 @@ from compactor.state.runs import Progress
 
 
 @dataclass(slots=True, kw_only=True)
-class _Work:
+class _EntryProgress:
     """The units of one entry by their bytes, with the finished share of each.
 
     While slices are merged, ``later`` are the units of the plan that follow.
@@ -42,7 +42,7 @@ class UnderWay:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._works: dict[int, _Work] = {}
+        self._works: dict[int, _EntryProgress] = {}
         self._changed: set[int] = set()
 
     def begin(self, entry_id: int, sizes: Sequence[int], later: Sequence[int] = ()) -> Callable[[int, float], None]:
@@ -52,7 +52,7 @@ class UnderWay:
             a function that reports progress: it takes the index of a unit in ``sizes``, and the finished share.
         """
         with self._lock:
-            work = self._works.setdefault(entry_id, _Work(began=self._clock()))
+            work = self._works.setdefault(entry_id, _EntryProgress(began=self._clock()))
             first = len(work.sizes)
             work.sizes += sizes
             work.shares += [0.0] * len(sizes)

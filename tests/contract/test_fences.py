@@ -16,7 +16,7 @@ from compactor.compaction.states import NEXT, CompactionType, IllegalTransition,
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.metastore import Metastore
-from compactor.metastore.queue.commit_section import Commit, Committing
+from compactor.metastore.queue.commit_section import Committing, EntryCommit
 from compactor.metastore.schema import tables as t
 from compactor.metastore.transactions.transaction_rows import TxnType
 from tests.support.committing import committing
@@ -320,7 +320,7 @@ def test_the_outcome_of_a_ready_entry_is_known(compaction: Compaction) -> None:
     assert compaction.metastore.commits.committed(ready, compaction.txn)
 
 
-def _several(metastore: Metastore) -> list[Commit]:
+def _several(metastore: Metastore) -> list[EntryCommit]:
     """Compactions of three partitions that are recorded and about to commit."""
     table = metastore.embedded_catalog.create_table(
         NewTable(
@@ -336,7 +336,7 @@ def _several(metastore: Metastore) -> list[Commit]:
         entry = claim(metastore)
         [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
         commits.append(
-            Commit(
+            EntryCommit(
                 entry=metastore.claims.record(entry, WORKER, txn, None, highest),
                 worker_id=WORKER,
                 txn=txn,

@@ -14,7 +14,7 @@ from compactor.cleaner.cleaner import clean
 from compactor.compaction.portions import Portion
 from compactor.compaction.queue_entry import Entity
 from compactor.initiator.candidate_page import CandidatePage
-from compactor.initiator.candidate_scan import Scan
+from compactor.initiator.candidate_scan import CandidateScan
 from compactor.initiator.initiator import initiate
 from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.catalog.values import Table
@@ -56,7 +56,7 @@ def recorded(site: Site, table: Table) -> dict[str, list[str]]:
 
 
 def candidates(site: Site) -> set[Entity]:
-    scan = Scan(site)
+    scan = CandidateScan(site)
     tables = tuple(scan.candidate_tables())
     return {one.entity for one in CandidatePage(scan, tables).sort_out(Portion(tables=tables)).pending}
 

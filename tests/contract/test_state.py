@@ -20,7 +20,7 @@ from compactor.state import state_database
 from compactor.state.batches import BatchState
 from compactor.state.decisions import Decided
 from compactor.state.runs import Run
-from compactor.state.seen_conditions import Seen
+from compactor.state.seen_conditions import SeenEntity
 from compactor.state.sightings import KnownPlace, Sighting
 from compactor.state.state_database import OwnState
 from compactor.state.state_tables import DECISIONS, VERSION_TABLE, metadata
@@ -194,7 +194,7 @@ def test_decisions_are_kept_by_pass(state: OwnState) -> None:
     found = state.decisions.latest("m", T)
     assert found is not None
     assert (found.outcome, found.because, found.numbers, found.at) == ("Major", "12 deltas > 10", new.numbers, at)
-    state.conditions.record("m", [Seen(entity=one, outcome="x", because="x", at=at) for one in (T, P)])
+    state.conditions.record("m", [SeenEntity(entity=one, outcome="x", because="x", at=at) for one in (T, P)])
     assert [(decided.entity, decided.at) for decided in state.decisions.in_force("m")] == [(P, at), (T, at)]
     assert state.decisions.latest("m", Entity(database="default", table="p")) is None
     assert state.decisions.purge(60_000) == 1

@@ -20,7 +20,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Partition, Table
 from compactor.metastore.metastore import Metastore
-from compactor.metastore.queue.commit_section import Commit
+from compactor.metastore.queue.commit_section import EntryCommit
 from compactor.metastore.schema import tables as t
 from compactor.metastore.statistics import subjects as s
 from compactor.metastore.statistics.commit_statistics import CommitStatistics
@@ -94,7 +94,7 @@ class Subject:
 
     def commit(self, body: Callable[[], object] = lambda: None, **known: Any) -> None:
         place = self.partition or self.table
-        commit = Commit(
+        commit = EntryCommit(
             entry=self.entry,
             worker_id="compactor-1",
             txn=self.txn,
@@ -447,7 +447,7 @@ def test_a_group_takes_as_many_statements_as_one(metastore: Metastore) -> None:
         subject.begin()
         compactions.append((one, subject.entry, subject.txn, subject.known))
     commits = [
-        Commit(
+        EntryCommit(
             entry=entry,
             worker_id="compactor-1",
             txn=txn,

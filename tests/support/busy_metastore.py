@@ -14,7 +14,7 @@ from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
-from compactor.state.seen_conditions import Seen
+from compactor.state.seen_conditions import SeenEntity
 from compactor.worker.under_way import Options
 from tests.support.passes import clean_all
 from tests.support.tables import delete, insert, make_table, with_settings
@@ -104,7 +104,7 @@ def _clicks(site: Site) -> None:
     site.state.conditions.record(site.name, [_day(number, now) for number in range(MANY)])
 
 
-def _day(number: int, now: int) -> Seen:
+def _day(number: int, now: int) -> SeenEntity:
     mb = 1024 * 1024
     deltas = (number * 7) % 13
     numbers: dict[str, object] = {
@@ -119,7 +119,7 @@ def _day(number: int, now: int) -> Seen:
     }
     entity = Entity(database="web", table="clicks", partition=f"day=2026-{1 + number // 28:02}-{1 + number % 28:02}")
     due = deltas > 10
-    seen = Seen(
+    seen = SeenEntity(
         entity=entity,
         outcome="minor" if due else "notneeded",
         because=f"{deltas} deltas {'>' if due else '<='} 10 (hive.compactor.delta.num.threshold)",

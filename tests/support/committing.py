@@ -13,7 +13,7 @@ from compactor.base.errors import LostClaim
 from compactor.base.ids import TxnId
 from compactor.compaction.queue_entry import Entry
 from compactor.metastore.metastore import Metastore
-from compactor.metastore.queue.commit_section import Commit, Commits, Committing
+from compactor.metastore.queue.commit_section import Commits, Committing, EntryCommit
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def committing(
     Raises:
         LostClaim: it may not be committed; nothing is changed.
     """
-    commit = Commit(
+    commit = EntryCommit(
         entry=entry, worker_id=worker_id, txn=txn, table_id=table_id, partition_id=partition_id, location=location
     )
     with metastore.commits.committing_all([commit]) as found:
@@ -57,7 +57,7 @@ def watched_sections() -> Iterator[Sections]:
     committing_all = Commits.committing_all
 
     @contextmanager
-    def watched(self: Commits, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
+    def watched(self: Commits, commits: Sequence[EntryCommit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
         with committing_all(self, commits) as found:
             seen.entries.append(len(commits))
             inside[0] = True

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compactor.rows.new_file import Target
+from compactor.rows.new_file import NewFileTarget
 from compactor.rows.remote_source import LOCAL
 
 
-def target(folder: Path, name: str = "out") -> Target:
+def target(folder: Path, name: str = "out") -> NewFileTarget:
     """Returns the file ``name`` in a local ``folder``."""
-    return Target(storage=LOCAL, home=str(folder), path=str(folder / name))
+    return NewFileTarget(storage=LOCAL, home=str(folder), path=str(folder / name))

@@ -1,1 +1,1 @@
-"""The page inside Airflow's UI: the state of every table, the queue, blockers, the history and settings."""
+"""The page in Airflow's UI: the state of every table, queue, blockers, history and settings."""

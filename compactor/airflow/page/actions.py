@@ -1,4 +1,6 @@
-"""The actions of the page. ``action`` registers each, with the checks and the audit row that all of them need.
+"""The actions of the page.
+
+``action`` registers each, with the checks and the audit row that all of them need.
 
 Airflow's login is a cookie that a browser sends from any site, so actions accept only requests of our own page. The
 ``action_logging`` of Airflow writes its row from the raw request, before anybody has parsed it: a body in another encoding

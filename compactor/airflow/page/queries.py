@@ -1,4 +1,6 @@
-"""The queries of the page. They change nothing; only ``explain`` lists a table's directory, and records its state.
+"""The queries of the page.
+
+They change nothing; only ``explain`` lists a table's directory, and records its state.
 
 All run on our own threads (``on_readers``), and numbers fit into the databases' columns.
 """
@@ -134,7 +136,7 @@ def read_fleet(by: By) -> dict[str, Any]:
 @router.get("/reads")
 @on_readers(PageWork.LIST)
 def read_reads(by: By) -> dict[str, Any]:
-    """Returns how often tables are read, and how long like queries took before and after their compactions."""
+    """Returns how often tables are read, and how long like queries took around compactions."""
     with by.site() as site:
         return {"rows": [reads.to_json() for reads in table_reads(site)]}
 
@@ -174,7 +176,9 @@ def explain(by: By, table: Name, partition: Partition = None) -> dict[str, Any]:
 @router.get("/plan")
 @on_readers(PageWork.LOOK)
 def read_plan(by: By, table: Name, partition: Partition = None, type: Choice = "") -> dict[str, Any]:
-    """Returns what a compaction of a table or partition would read, write and take; the default type is the initiator's.
+    """Returns what a compaction of a table or partition would read, write and take.
+
+    The default type is the initiator's.
 
     For a partitioned table without a partition, returns only the number of its partitions.
     """

@@ -170,7 +170,10 @@ def count_busy() -> int:
 
 
 def on_readers(work: PageWork) -> Callable[[Callable[..., _T]], Callable[..., Awaitable[_T]]]:
-    """Returns a decorator for endpoints that take the requester as ``by``; it runs them on threads for ``work``."""
+    """Returns a decorator for endpoints that take the requester as ``by``.
+
+    It runs them on threads for ``work``.
+    """
 
     def wrap(run: Callable[..., _T]) -> Callable[..., Awaitable[_T]]:
         @wraps(run)

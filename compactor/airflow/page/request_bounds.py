@@ -1,4 +1,4 @@
-"""Bounds of a request to the page: the length of its body and of each text in it, and the characters of a text."""
+"""Bounds of a request to the page: the length of its body and texts, and the characters of a text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ PropertyValue: TypeAlias = Annotated[str, StringConstraints(max_length=4000), _S
 
 
 class BoundedBody:
-    """Refuses a body of more than ``MOST_BODY`` bytes (413) without reading the rest, except on ``unbounded`` paths."""
+    """Refuses a body of more than ``MOST_BODY`` bytes (413) without reading the rest.
+
+    Paths in ``unbounded`` have no limit.
+    """
 
     def __init__(self, app: ASGIApp, unbounded: str) -> None:
         self._app, self._unbounded = app, unbounded

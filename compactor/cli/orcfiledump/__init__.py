@@ -1,3 +1,6 @@
-"""The output of ``hive --orcfiledump``, byte for byte, as Hive 4.1 with ORC 2.1.2 prints it: a file's structure and rows."""
+"""The output of ``hive --orcfiledump``: a file's structure and rows.
+
+It equals the output of Hive 4.1 with ORC 2.1.2 byte for byte.
+"""
 
 from __future__ import annotations

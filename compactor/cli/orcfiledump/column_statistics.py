@@ -125,7 +125,10 @@ def _timestamps(statistics: messages.Message, count: int, column: OrcType, prole
 
 
 def _milliseconds(statistics: messages.Message, field: str, column: OrcType) -> int | None:
-    """Returns the wall clock of the writer, or the local one for an instant; the oldest writers kept only instants."""
+    """Returns the wall clock of the writer, or the local one for an instant.
+
+    The oldest writers kept only instants.
+    """
     name = f"{field}_utc"
     is_instant = column.kind is TypeKind.TIMESTAMP_INSTANT
     if not statistics.HasField(name):

@@ -83,7 +83,10 @@ class HiveDump:
             say(f"compactor: {error}", err=True)
 
     def _lines(self, file: DumpFile, lines: _Lines, always: bool) -> Iterator[str]:
-        """Yields one file's lines and a separator; ``always`` prints the separator of a file without flushed rows, too."""
+        """Yields one file's lines and a separator.
+
+        ``always`` prints the separator of a file without flushed rows, too.
+        """
         with failing_alone(file.shown), open_source(self.storage, file.path) as source:
             say(f"Processing data file {file.hive_name} [length: {source.length}]", err=True)
             tail = self._tail(source, file)
@@ -121,7 +124,10 @@ class HiveDump:
 
 
 def _read_tail(source: Source, length: int) -> Tail:
-    """Returns the tail of the first ``length`` bytes; an empty file has no columns, and Java's newest writer."""
+    """Returns the tail of the first ``length`` bytes.
+
+    An empty file has no columns, and Java's newest writer.
+    """
     if length == 0:
         tail = empty_tail(_NOTHING, compression=Compression.NONE, row_index_stride=0, name=source.name)
         return replace(tail, writer_version=NEWEST_OF_JAVA)
@@ -129,7 +135,10 @@ def _read_tail(source: Source, length: int) -> Tail:
 
 
 def _print_raw(line: str) -> None:
-    """Prints a line in UTF-8; on a terminal, U+FFFD replaces control characters, which a stranger may have written."""
+    """Prints a line in UTF-8.
+
+    On a terminal, U+FFFD replaces control characters, which a stranger may have written.
+    """
     if sys.stdout.isatty():
         line = _CONTROLS.sub("\ufffd", line)
     click.echo(line.encode("utf-8", "surrogateescape"))

@@ -33,7 +33,10 @@ _ESCAPES = {number: _SHORT.get(number, f"\\u{number:04x}") for number in (*range
 
 
 def round_text(value: float, places: int) -> str:
-    """Returns what a ``DecimalFormat`` such as ``##.##`` prints: at most ``places`` digits after the point, half to even."""
+    """Returns what a ``DecimalFormat`` such as ``##.##`` prints.
+
+    It has at most ``places`` digits after the point, and rounds half to even.
+    """
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
     number = Decimal(value).quantize(Decimal(1).scaleb(-places), ROUND_HALF_EVEN)
@@ -103,7 +106,10 @@ class _Digits(NamedTuple):
 
 
 class _Terms(NamedTuple):
-    """``fraction`` times powers of five and two, the unit of its digits, and half the distance to the next number."""
+    """``fraction`` times powers of five and two, the unit of its digits, and half the next distance.
+
+    That is the distance to the next number.
+    """
 
     fraction: int
     fraction_bits: int
@@ -155,7 +161,10 @@ def _format_digits(digits: _Digits) -> str:
 
 
 def _develop(exponent: int, fraction: int, significant: int) -> _Digits:
-    """Develops the digits of ``fraction`` (53 bits) times 2**``exponent``, of which ``significant`` bits are known."""
+    """Develops the digits of ``fraction`` times 2**``exponent``.
+
+    ``fraction`` has 53 bits, of which ``significant`` are known.
+    """
     zeros = (fraction & -fraction).bit_length() - 1
     bits = _FRACTION + 1 - zeros
     tiny = max(0, bits - exponent - 1)

@@ -1,4 +1,7 @@
-"""The structure of one ORC file, line by line, as Hive's tool prints it; names of writers and their versions."""
+"""The structure of one ORC file, line by line, as Hive's tool prints it.
+
+Also names of writers and their versions.
+"""
 
 from __future__ import annotations
 

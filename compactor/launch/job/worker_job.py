@@ -1,4 +1,4 @@
-"""The driver of an application, with one contract: ``worker_job.py --metastore NAME --batch ID [--linger SECONDS]``.
+"""The driver of an application: ``worker_job.py --metastore NAME --batch ID [--linger SECONDS]``.
 
 It is a file for spark-submit, and ``python -m compactor.launch.job.worker_job`` for any other launcher. Only the
 driver connects to the database, with the URL from its environment or compactor.toml; its command line contains no
@@ -133,7 +133,9 @@ def _run_batches(
 
 
 def find_log_url(environ: Mapping[str, str]) -> str | None:
-    """Returns where the output of this process's YARN container can be read, also while it runs; None outside of one.
+    """Returns where the output of this process's YARN container can be read; None outside of one.
+
+    It can be read also while the process runs.
 
     A NodeManager with aggregated logs redirects the reader to them.
     """

@@ -202,7 +202,10 @@ class Locations:
                     yield PartitionGround(table=table, name=name, location=location)
 
     def for_partitions(self, names_by_table: Mapping[int, Collection[str]]) -> dict[int, dict[str, PartitionPlace]]:
-        """Returns the existing partitions of ``names_by_table`` (PART_NAMEs by TBL_ID), by TBL_ID and PART_NAME."""
+        """Returns the existing partitions of ``names_by_table``, by TBL_ID and PART_NAME.
+
+        The argument has PART_NAMEs by TBL_ID.
+        """
         places: dict[int, dict[str, PartitionPlace]] = {table: {} for table in names_by_table}
         whole = self._tables_to_read_whole(
             {table: len(names) for table, names in names_by_table.items() if len(names) > _FEW}

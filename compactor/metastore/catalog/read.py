@@ -171,7 +171,10 @@ class Catalog:
         return {row.PART_NAME: row.LOCATION or "" for row in rows}
 
     def is_known(self, database: str, name: str) -> bool:
-        """Returns true if any catalog has a table or view of this name, as rows of transactions name no catalog."""
+        """Returns true if any catalog has a table or view of this name.
+
+        Rows of transactions name no catalog.
+        """
         tables = select(TBLS.c.TBL_ID).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
         with self._database.read() as conn:
             same_name = tables.where(DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower())
@@ -354,7 +357,10 @@ def _ordered(child: SqlTable, key: str, owners: Any, *columns: str) -> Any:
 
 
 def _parse_plain_values(table: Table, text: str) -> tuple[str, ...] | None:
-    """Parses ``k=v,k=v`` or ``k=v/k=v`` into values in the order of the keys; values may hold any character."""
+    """Parses ``k=v,k=v`` or ``k=v/k=v`` into values in the order of the keys.
+
+    Values may hold any character.
+    """
     in_parts = (f"{re.escape(key.name)}=(.*)" for key in table.partition_keys)
     match = re.fullmatch(r"\s*[,/]\s*".join(in_parts), text.strip(), re.IGNORECASE | re.DOTALL)
     if match is None:

@@ -1,4 +1,7 @@
-"""Tables and partitions as the metastore stores them; locations stay as they are (``s3a://…``, ``/plain``)."""
+"""Tables and partitions as the metastore stores them.
+
+Locations stay as they are (``s3a://…``, ``/plain``).
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ class Table:
         return self.parameters.get(TABLE_TYPE, "").lower() == ICEBERG
 
     def refusal(self, partition: PartitionPlace | None = None) -> str | None:
-        """Returns why workers and cleaners must not touch the table or partition, whatever the queue says; else None."""
+        """Returns why workers and cleaners must not touch the table or partition, whatever the queue says.
+
+        Returns None if they may.
+        """
         if self.is_iceberg:
             why = "is an Iceberg table, which Hive's own compactor compacts; only Hive's ACID tables are compacted here"
         elif self.is_external:
@@ -98,7 +104,10 @@ class Table:
 
     @property
     def no_auto_compaction(self) -> bool:
-        """True if the initiator leaves the table alone: the database's property if it is set, else the table's."""
+        """True if the initiator leaves the table alone.
+
+        The database's property decides if it is set, else the table's.
+        """
         return self._property(NO_AUTO_COMPACTION)
 
     @property

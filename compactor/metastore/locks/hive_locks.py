@@ -1,4 +1,7 @@
-"""Locks as rows of HIVE_LOCKS: first come, first served, and all of a request or none (``CheckLockFunction``)."""
+"""Locks as rows of HIVE_LOCKS (``CheckLockFunction``).
+
+First come, first served; all locks of a request are granted or none.
+"""
 
 from __future__ import annotations
 
@@ -226,7 +229,9 @@ class Locks:
         *,
         txn: TxnId | None = None,
     ) -> list[LockRow]:
-        """Returns the locks on a database, a table, a partition (in any form of its name) or all, oldest first.
+        """Returns the locks on a database, a table, a partition or all, oldest first.
+
+        A partition is found by any form of its name.
 
         As in Hive, the filters are exact and leave out locks on the objects above.
         """
@@ -249,7 +254,10 @@ class Locks:
             return frozenset(txn for txn in txns if not has_lock(conn, txn))
 
     def awaited_exclusively(self, entities: Collection[Entity]) -> frozenset[Entity]:
-        """Returns those of ``entities`` on or around which an EXCLUSIVE lock waits, with later readers behind it."""
+        """Returns those of ``entities`` on or around which an EXCLUSIVE lock waits.
+
+        Later readers wait behind it.
+        """
         column = HIVE_LOCKS.c
         waits = (column.HL_LOCK_STATE == LockState.WAITING.value) & (column.HL_LOCK_TYPE == LockType.EXCLUSIVE.value)
         with self._database.read() as conn:

@@ -71,7 +71,9 @@ def wait_for(
     times: Iterable[int],
     sleep: Callable[[float], None],
 ) -> Lock:
-    """Requests locks and checks them after each of ``times`` (ms, from ``locking.lock_waits``) until granted.
+    """Requests locks, and checks them after each of ``times`` until they are granted.
+
+    ``times`` are ms from ``locking.lock_waits``.
 
     Raises:
         LockNotGranted: not granted after the last of ``times``. The request is withdrawn; the message names the blockers.

@@ -54,7 +54,10 @@ class LockRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """The state of a request. ``blockers`` are the earlier rows that it waits for; empty when it is acquired."""
+    """The state of a request.
+
+    ``blockers`` are the earlier rows that it waits for; empty when it is acquired.
+    """
 
     id: int
     state: LockState

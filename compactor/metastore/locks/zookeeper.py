@@ -1,4 +1,4 @@
-"""Locks as ephemeral nodes of ZooKeeper: Hive's lock manager without transactions (``ZooKeeperHiveLockManager``).
+"""Locks as ephemeral nodes of ZooKeeper: Hive's ``ZooKeeperHiveLockManager``, without transactions.
 
 A lock is a node ``LOCK-<mode>-<sequence>`` below ``/<namespace>/<database>/<table>/<key=value>/...``, for example
 ``/hive_zookeeper_namespace/sales/orders/day=1/LOCK-SHARED-0000000007``. It conflicts only with nodes of a lower sequence

@@ -34,7 +34,10 @@ class Notifications:
         self._logged_reasons: set[str] = set()
 
     def is_written(self, conn: Connection) -> bool:
-        """Returns true if this metastore has a listener that writes the log, as numbers of events have been drawn."""
+        """Returns true if this metastore has a listener that writes the log.
+
+        Numbers of events have then been drawn.
+        """
         if self._is_readable is None and not inspect(conn).has_table(NOTIFICATION_SEQUENCE.name):
             self._is_readable = False
         if self._is_readable is False:

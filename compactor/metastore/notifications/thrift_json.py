@@ -1,4 +1,4 @@
-"""Tables and partitions as Hive's Thrift objects, and their texts in ``TJSONProtocol``, as events have them."""
+"""Tables and partitions as Hive's Thrift objects, in ``TJSONProtocol``, as events have them."""
 
 from __future__ import annotations
 

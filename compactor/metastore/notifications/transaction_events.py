@@ -1,4 +1,6 @@
-"""Events of transactions that write: their start with the first write ID, each write ID, and their end.
+"""Events of transactions that write: their start, each write ID, and their end.
+
+The start has the first write ID.
 
 Order and database transactions are those of Hive. Each write ID gets its event when it is allocated: replication allocates
 the same ones to its copy of the table, one after the other, and Impala takes a write ID without an event for open.
@@ -25,7 +27,10 @@ _AT_ONCE = 1000  #: transactions in one statement
 
 
 def on_allocation(txn: TxnId, database: str, table: str, write_id: WriteId) -> EventMaker:
-    """Makes the event of a newly allocated write ID, after that of the start of ``txn`` if it is its first one."""
+    """Makes the event of a newly allocated write ID.
+
+    If it is the first of ``txn``, the event of its start comes before.
+    """
 
     def make(conn: Connection) -> list[Event]:
         is_first = len(_write_ids(conn, [txn])[txn]) == 1

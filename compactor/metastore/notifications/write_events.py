@@ -1,4 +1,4 @@
-"""The news of the writes of a program's transaction: new partitions, and rows of TXN_WRITE_NOTIFICATION_LOG.
+"""The news of a program's writes: new partitions, and rows of TXN_WRITE_NOTIFICATION_LOG.
 
 By these rows Impala's catalog reloads tables with new files, and Hive's replication copies the files.
 """
@@ -94,7 +94,9 @@ def _rows(table: TableObject, parts: Mapping[str, PartitionObject], writes: Sequ
 
 
 def _encode_file(location: str, directory: str, name: str) -> str:
-    """Returns a file in the form of Hive's ``ReplChangeManager``: URI, checksum, place of a copy, directory.
+    """Returns a file in the form of Hive's ``ReplChangeManager``.
+
+    That is its URI, checksum, place of a copy, and directory.
 
     Checksum and copy stay empty: ``hdfs://n/t/delta_1_1/bucket_00000###delta_1_1``.
     """
@@ -102,7 +104,10 @@ def _encode_file(location: str, directory: str, name: str) -> str:
 
 
 def log_writes(conn: Connection, dialect: Dialect, txn: TxnId, rows: Sequence[WriteRow]) -> None:
-    """Writes ``rows`` into TXN_WRITE_NOTIFICATION_LOG, if Hive itself writes such rows here (hive.metastore.dml.events)."""
+    """Writes ``rows`` into TXN_WRITE_NOTIFICATION_LOG, if Hive itself writes such rows here.
+
+    Hive does so with hive.metastore.dml.events.
+    """
     if not rows or not has_drawn_catalog_ids(conn, _SEQUENCE):
         return
     first, seconds = draw_catalog_ids(conn, dialect, _SEQUENCE, len(rows)), now_ms(conn) // 1000

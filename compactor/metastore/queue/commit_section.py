@@ -48,7 +48,7 @@ _WORKED_ON = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
+class EntryCommit:
     """An entry whose output is about to get its name, with table and partition as they were read."""
 
     entry: Entry
@@ -79,8 +79,10 @@ class Commits:
         self._entries = Entries(table)
 
     @contextmanager
-    def committing_all(self, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
-        """Runs the critical section of compactions: the body names their outputs, the end commits (PROTOCOL 5).
+    def committing_all(self, commits: Sequence[EntryCommit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
+        """Runs the critical section of compactions: the body names their outputs, the end commits.
+
+        See PROTOCOL 5.
 
         On entry it checks each entry: its transaction is open, and stays locked; the queue row is working and ours; table
         and partition are still the same, at the same location; the table has allocated the compacted write IDs. An entry
@@ -215,7 +217,7 @@ class Commits:
             raise LostClaim(f"not all of the compactions {names} are still being worked on")
 
 
-def _subject(commit: Commit, known: CommitStatistics) -> Subject:
+def _subject(commit: EntryCommit, known: CommitStatistics) -> Subject:
     return Subject(
         entity=commit.entry.entity,
         txn=commit.txn,
@@ -225,7 +227,7 @@ def _subject(commit: Commit, known: CommitStatistics) -> Subject:
     )
 
 
-def _check_claim(commit: Commit, row: txn_rows.TxnRow | None, current: Entry | None) -> Entry:
+def _check_claim(commit: EntryCommit, row: txn_rows.TxnRow | None, current: Entry | None) -> Entry:
     """Returns the current entry after a check of its locked rows.
 
     Raises:
@@ -247,13 +249,13 @@ class _Catalog:
     following: Mapping[tuple[str, str], WriteId]
 
     @classmethod
-    def read(cls, conn: Connection, commits: Sequence[Commit], rows: Iterable[Entry | None]) -> _Catalog:
+    def read(cls, conn: Connection, commits: Sequence[EntryCommit], rows: Iterable[Entry | None]) -> _Catalog:
         tables = {commit.table_id for commit in commits if commit.partition_id is None}
         partitions = {commit.partition_id for commit in commits if commit.partition_id is not None}
         names = {_table_of(row) for row in rows if row is not None}  # a RENAME changes the names in the rows too
         return cls(places=places_by_id(conn, tables, partitions), following=next_write_ids(conn, names))
 
-    def check(self, conn: Connection, commit: Commit, entry: Entry) -> Committing:
+    def check(self, conn: Connection, commit: EntryCommit, entry: Entry) -> Committing:
         """Checks that table, partition, location and write IDs are those that were read.
 
         Raises:

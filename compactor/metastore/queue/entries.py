@@ -105,7 +105,10 @@ class Entries:
         pool: str | None = None,
         ids: Collection[int] | None = None,
     ) -> list[Entry]:
-        """Returns the entries of the queue that match all filters, by id; skips rows that it cannot understand."""
+        """Returns the entries of the queue that match all filters, by id.
+
+        Skips rows that it cannot understand.
+        """
         names: list[tuple[ColumnElement[str], str | None]] = [
             (CQ.CQ_DATABASE, database),
             (CQ.CQ_TABLE, table),
@@ -218,7 +221,9 @@ class Entries:
     def unsuccessful_histories(
         self, tables: Collection[tuple[str, str]], partitions: Collection[str | None] | None = None
     ) -> Mapping[Entity, Sequence[Entry]]:
-        """Returns the whole history, newest first, of the entities of ``tables`` with a compaction that did not succeed.
+        """Returns the history, newest first, of entities with a compaction that did not succeed.
+
+        It is the whole history of these entities of ``tables``.
 
         With ``partitions``, only these count.
         """
@@ -330,7 +335,7 @@ class Entries:
             return int(conn.execute(query).scalar_one())
 
     def worker_versions(self, since: int) -> set[str]:
-        """Returns the versions of workers that began to work on a row of the queue at ``since`` (epoch ms) or later."""
+        """Returns the versions of workers that began to work on a row at ``since`` (epoch ms) or later."""
         lately = (TAKEN_HERE, CQ.CQ_START >= since)
         if not self._table.rows.is_whole:
             return {entry.worker_version for entry in self._read_queued(*lately) if entry.worker_version}

@@ -1,4 +1,6 @@
-"""The transactions and the queue of a Hive 2.3 metastore in use, in which Compactor is one more worker.
+"""The transactions and the queue of a Hive 2.3 metastore in use.
+
+Compactor is one more worker in it.
 
 Each step follows Hive 2's own worker (``CompactionTxnHandler``), so its other threads keep working: a row goes ``i`` ->
 ``w`` -> ``r``, Hive's cleaner removes the directories that the new base replaces, and the row of a lost worker goes back

@@ -70,7 +70,7 @@ class ExtraColumns(Protocol):
         """Drops the values of rows that have left the history."""
 
 
-class Rows:
+class QueueRows:
     """The queue and its history in one schema: reads rows into entries, and splits values for writing."""
 
     def __init__(self, dialect: Dialect) -> None:

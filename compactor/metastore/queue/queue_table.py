@@ -51,7 +51,7 @@ class QueueTable:
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self.database = database
         self.dialect = dialect
-        self.rows = queue_rows.Rows(dialect)
+        self.rows = queue_rows.QueueRows(dialect)
 
     def set_extra_columns(self, extra_columns: queue_rows.ExtraColumns) -> None:
         """Sets the store of values without a column in this schema; without it such a queue is read-only."""
@@ -120,7 +120,9 @@ class QueueTable:
 
 
 def must_be_open(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None, worker_id: str | None = None) -> None:
-    """Checks that the transaction of a compaction is open, and with ``worker_id`` that it belongs to that worker.
+    """Checks that the transaction of a compaction is open.
+
+    With ``worker_id`` it must also belong to that worker.
 
     Raises:
         LostClaim: the transaction has ended, or belongs to another worker.

@@ -229,7 +229,9 @@ class Claims:
 
     @retried
     def abort_running(self, entry_id: int, first: Callable[[TxnId, TxnId], object] | None = None) -> State:
-        """Stops a worker of ours: aborts its transaction and marks the row by an error message, both or neither.
+        """Stops a worker of ours: aborts its transaction and marks the row by an error message.
+
+        It does both or neither.
 
         After that the worker can neither record, name nor commit anything. A worker in its critical section has locked
         the row of its transaction, so it either commits first or finds its transaction aborted. The row stays until
@@ -351,7 +353,9 @@ class Claims:
 
     @retried
     def finish(self, entry: Entry, state: State, error: str | None = None) -> None:
-        """Ends an entry: its row goes to the history in ``state``, or as aborted if ``abort_running`` marked it.
+        """Ends an entry: its row goes to the history in ``state``.
+
+        If ``abort_running`` marked it, it goes there as aborted.
 
         Raises:
             IllegalTransition: the entry cannot go to that state.
@@ -363,7 +367,10 @@ class Claims:
             self._table.end(conn, entry, *_unless_aborted(current, state, error))
 
     def _transactions_of(self, conn: Connection, entry: Entry) -> Sequence[TxnId]:
-        """Returns the transaction that a worker of ours recorded, or those that it has opened without a record."""
+        """Returns the transaction that a worker of ours recorded.
+
+        Without a record, returns those that it has opened.
+        """
         if entry.txn_id is not None or entry.worker_id is None:
             return () if entry.txn_id is None else (entry.txn_id,)
         begun = select(TXNS.c.TXN_ID).where(

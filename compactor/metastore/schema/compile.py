@@ -1,4 +1,4 @@
-"""SQLAlchemy's compilers, adapted so that one statement is rendered for each schema as that schema needs it."""
+"""SQLAlchemy's compilers, adapted so that one statement is rendered as each schema needs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.sql.compiler import IdentifierPreparer, SQLCompiler
 
 
 def exact_compiler(base: type[SQLCompiler]) -> type[SQLCompiler]:
-    """Returns a MySQL compiler for which ``column = text`` holds only if both are equal, including their case.
+    """Returns a MySQL compiler for which ``column = text`` respects case.
 
     Hive's transaction tables have a collation that ignores case, so that ``p=A`` would be taken for ``p=a``: another
     partition, whose aborted transactions must not be forgotten with ours. The plain comparison stays, for the index.
@@ -50,7 +50,10 @@ def reduced_compiler(
 
 
 def folding_preparer(base: type[IdentifierPreparer], is_folded: Callable[[str], bool]) -> type[IdentifierPreparer]:
-    """Returns a preparer that writes some upper-case names in lower case, as PostgreSQL stores unquoted names."""
+    """Returns a preparer that writes some upper-case names in lower case.
+
+    PostgreSQL stores unquoted names in lower case.
+    """
 
     class Folding(base):  # type: ignore[valid-type, misc]  # a class that is only known now
         def quote(self, ident: str, *args: Any) -> str:

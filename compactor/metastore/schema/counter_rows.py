@@ -26,7 +26,10 @@ _MODEL = "org.apache.hadoop.hive.metastore.model."
 
 
 def draw_catalog_ids(conn: Connection, dialect: Dialect, model: str, count: int = 1) -> int:
-    """Draws ``count`` ids of a model class such as ``MPartition`` under the row's lock, and returns the first."""
+    """Draws ``count`` ids of a model class under the row's lock, and returns the first.
+
+    A model class is for example ``MPartition``.
+    """
     name = _MODEL + model
     here = SEQUENCE_TABLE.c.SEQUENCE_NAME == name
     next_id = conn.execute(dialect.for_update(select(SEQUENCE_TABLE.c.NEXT_VAL).where(here))).scalar()
@@ -38,6 +41,9 @@ def draw_catalog_ids(conn: Connection, dialect: Dialect, model: str, count: int 
 
 
 def has_drawn_catalog_ids(conn: Connection, model: str) -> bool:
-    """Returns true if an id of a model class has been drawn, by anybody: its first rows have 1 as the next one."""
+    """Returns true if anybody has drawn an id of a model class.
+
+    Its first rows have 1 as the next id.
+    """
     here = SEQUENCE_TABLE.c.SEQUENCE_NAME == _MODEL + model
     return (conn.execute(select(SEQUENCE_TABLE.c.NEXT_VAL).where(here)).scalar() or 1) > 1

@@ -1,4 +1,7 @@
-"""The schema of a metastore: its dialect, its version, and Hive 4's schema in an empty database and as SQL text."""
+"""The schema of a metastore: its dialect, its version, and Hive 4's schema in an empty database.
+
+Also Hive 4's schema as SQL text.
+"""
 
 from __future__ import annotations
 

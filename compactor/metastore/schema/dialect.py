@@ -69,7 +69,7 @@ class Dialect:
         """Makes an engine write names and columns as this schema has them."""
 
     def recorded_names(self, partition: str | None) -> tuple[str | None, ...]:
-        """Returns every form in which writers record the partition stored as ``partition``, the stored one first."""
+        """Returns every form in which writers record a partition, the stored one first."""
         return partition_names.recorded_names(partition, lowered=self.lowers_partitions)
 
     # --- locks --------------------------------------------------------------------------------------------------
@@ -107,7 +107,10 @@ class Dialect:
         conn.execute(insert(TXNS).values(TXN_ID=newest, **row))
 
     def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
-        """Returns the id up to which every id has its row or never will; above it a drawn id may still get one."""
+        """Returns the id up to which every id has its row or never will.
+
+        Above it a drawn id may still get one.
+        """
         edge = now_ms(conn) - open_txn_timeout_ms
         return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0)
 
@@ -117,7 +120,10 @@ class Dialect:
         return True
 
     def forget_committed(self, conn: Connection, txns: Sequence[TxnId]) -> None:
-        """Marks the rows of committing transactions committed, or deletes them where the schema keeps no such rows."""
+        """Marks the rows of committing transactions committed.
+
+        Where the schema keeps no such rows, deletes them.
+        """
         send_all(conn, _COMMITTED, [{"of_txn": txn, "TXN_STATE": txn_states.COMMITTED} for txn in txns])
 
     def is_remembered(self, conn: Connection, txn: TxnId) -> bool:

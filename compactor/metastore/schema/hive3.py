@@ -1,4 +1,6 @@
-"""Hive 3.1's schema: NEXT_TXN_ID instead of TXN_LOCK_TBL, no rows of committed transactions, a narrower queue.
+"""Hive 3.1's schema.
+
+NEXT_TXN_ID instead of TXN_LOCK_TBL, no rows of committed transactions, a narrower queue.
 
 Its transactions, write IDs, locks and queue are kept as Hive 3.1 keeps them; values that its queue has no column for are
 in our own state (``ExtraColumns``). Its readers fail on a directory ``…_v<txn>``, so outputs are named without.
@@ -89,7 +91,10 @@ class _Hive3(Dialect):
     lowers_partitions = True
 
     def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
-        """See ``Dialect``; the counter's row takes the place of TXN_LOCK_TBL and has a single holder at a time."""
+        """Locks the counter's row, which takes the place of TXN_LOCK_TBL; see ``Dialect``.
+
+        The row has a single holder at a time.
+        """
         conn.execute(self.for_update(select(NEXT_TXN_ID.c.NTXN_NEXT))).all()
 
     def open_transactions(self, conn: Connection, rows: Sequence[Mapping[str, object]]) -> list[TxnId]:

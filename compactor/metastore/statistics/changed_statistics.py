@@ -99,7 +99,9 @@ def find_changes(stored: StoredStatistics, known: CommitStatistics) -> Changes:
 
 
 def _describes_view(write_id: WriteId, seen: ValidWriteIdList) -> bool | None:
-    """Returns true if statistics under ``write_id`` describe rows that the view sees, false if an aborted writer did.
+    """Returns true if statistics under ``write_id`` describe rows that the view sees.
+
+    Returns false if an aborted writer wrote them.
 
     None means that a later or open transaction wrote them (Hive's ``isCurrentStatsValidForTheQuery``). A write ID below
     1 belongs to no transaction.

@@ -13,8 +13,10 @@ from compactor.compaction.queue_entry import Entity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitStatistics:
-    """The files and bytes that readers have from this commit on, and the figures of every row that its view sees; these
-    are None where they are not known exactly. Their columns bear the table's names.
+    """The files and bytes that readers have from this commit on, and the figures of every row.
+
+    The rows are those that the view of the commit sees. What is not known exactly is None. The columns of the figures have
+    the table's names.
 
     ``txns`` and ``write_ids`` are the view's, ``highest`` is the highest write ID of the rows. With ``sets_flags``, figures
     may be marked as accurate. ``write_id`` is the one that the transaction has in this table already.
@@ -58,7 +60,10 @@ class StoredColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredStatistics:
-    """The statistics in the metastore: their write ID (0 for none), the parameters among them, and those of columns."""
+    """The statistics in the metastore.
+
+    Their write ID (0 for none), the parameters among them, and those of columns.
+    """
 
     write_id: WriteId
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""Rows of statistics of tables and partitions, in statements that are built once for up to ``AT_ONCE`` ids."""
+"""Rows of statistics of tables and partitions.
+
+Each statement is built once for up to ``AT_ONCE`` ids.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,10 @@ KEY_PREFIX = "_meta"  #: prefix of properties that a transaction may commit (Hiv
 
 
 def conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
-    """Returns a transaction that updated or deleted where ``txn`` did and committed after ``txn`` was opened."""
+    """Returns a transaction that changed the same rows as ``txn`` and committed after it was opened.
+
+    A change is an update or a delete.
+    """
     winner = send(conn, _conflicts(dialect), {"of_txn": txn}).scalar()
     return None if winner is None else TxnId(winner)
 
@@ -127,7 +130,7 @@ def later_writer(
 
 
 def check_not_overwritten(txn: TxnId, entities: Collection[Entity]) -> InTransaction:
-    """Returns a function that checks that nobody has overwritten ``entities`` or their tables since ``txn`` was opened.
+    """Returns a check that nobody has overwritten ``entities`` or their tables since ``txn`` was opened.
 
     Readers skip everything with a smaller write ID than the base of an overwrite (PROTOCOL 14.18). The function raises
     WriteConflict if such an overwrite has committed.
@@ -189,7 +192,9 @@ _MAPPINGS = select(TXN_TO_WRITE_ID.c.T2W_DATABASE, TXN_TO_WRITE_ID.c.T2W_TABLE, 
 
 
 def unmark_statistics(conn: Connection, dialect: Dialect, written: Mapping[Entity, WriteId]) -> None:
-    """Removes the marks of exact statistics from written objects, or Hive would answer ``count(*)`` from them.
+    """Removes the marks of exact statistics from written objects.
+
+    Otherwise Hive would answer ``count(*)`` from them.
 
     As Hive does for a writer that keeps no statistics, with the write ID of that writer (PROTOCOL 12).
 

@@ -41,7 +41,7 @@ from compactor.metastore.transactions import transaction_rows as txn_rows
 
 
 def entity_is(table: Table, prefix: str, entity: Entity, *partitions: str | None) -> ColumnElement[bool]:
-    """Returns the condition for rows of ``entity``, or of its table and one of ``partitions`` if any are given."""
+    """Returns the condition for rows of ``entity``, or of its table and one of ``partitions``."""
     columns = table.c
     names = partitions or (entity.partition,)
     partition = columns[f"{prefix}_PARTITION"]
@@ -77,12 +77,18 @@ def are_shared(conn: Connection, dialect: Dialect, entity: Entity) -> bool:
 
 
 def is_of_entity(conn: Connection, dialect: Dialect, entity: Entity) -> ColumnElement[bool]:
-    """Returns the condition for rows of TXN_COMPONENTS that may refer to ``entity``, under any form of its name."""
+    """Returns the condition for rows of TXN_COMPONENTS that may refer to ``entity``.
+
+    It accepts any form of its name.
+    """
     return entity_is(TXN_COMPONENTS, "TC", entity, *forms_of(conn, dialect, entity))
 
 
 def forms_of(conn: Connection, dialect: Dialect, entity: Entity) -> tuple[str | None, ...]:
-    """Returns every form of the name of ``entity`` in records of its writes, even if another partition shares it."""
+    """Returns every form of the name of ``entity`` in records of its writes.
+
+    Another partition may share a form.
+    """
     forms = dict.fromkeys(recorded_forms(conn, dialect, entity))
     if (lower := _in_lower_case(dialect, entity)) is not None:
         forms[lower] = None
@@ -96,7 +102,10 @@ def _in_lower_case(dialect: Dialect, entity: Entity) -> str | None:
 
 
 def _similar_names(conn: Connection, dialect: Dialect, entity: Entity) -> list[str]:
-    """Returns the names of all other partitions with a form in common with ``entity``, and perhaps a few more."""
+    """Returns the names of all other partitions with a form in common with ``entity``.
+
+    It may return a few more.
+    """
     stored, *others = dialect.recorded_names(entity.partition)
     name = PARTITIONS.c.PART_NAME
     alike: ColumnElement[bool] = name.in_(others)
@@ -116,7 +125,9 @@ def _similar_names(conn: Connection, dialect: Dialect, entity: Entity) -> list[s
 def forget_aborted(
     conn: Connection, dialect: Dialect, entity: Entity, write_ids: Collection[WriteId], upto: WriteId | None = None
 ) -> int:
-    """Deletes components of aborted transactions in ``entity`` with these ``write_ids``, or up to ``upto``.
+    """Deletes components of aborted transactions in ``entity``.
+
+    Those with these ``write_ids``, or up to ``upto``.
 
     Returns the number of deleted rows. A row without a write ID, as of Hive's rebalance, is deleted with the last row of
     its transaction that has one. ``write_ids`` may be any number.
@@ -170,7 +181,10 @@ class Aborted:
 
 
 class AbortFigures(NamedTuple):
-    """The aborted transactions that are not yet forgotten, counted once for each entity that they wrote into."""
+    """The aborted transactions that are not yet forgotten.
+
+    Each counts once for each entity that it wrote into.
+    """
 
     total: int = 0
     most: int = 0  #: the largest number in one entity
@@ -185,7 +199,10 @@ class Components:
         self._dialect = dialect
 
     def written_tables(self) -> dict[tuple[str, str], int]:
-        """Returns the tables (database and name) with writes since their last compaction, and how many rows record them."""
+        """Returns the tables with writes since their last compaction, and the number of rows that record them.
+
+        A table is its database and name.
+        """
         names = [self._dialect.exactly(name) for name in (_W.CTC_DATABASE, _W.CTC_TABLE)]
         query = select(*_label_names(names), func.count().label("n")).where(_W.CTC_TABLE.is_not(None)).group_by(*names)
         with self._database.read() as conn:
@@ -247,7 +264,7 @@ class Components:
         return AbortFigures(int(total or 0), int(most or 0), oldest)
 
     def _aborted(self) -> tuple[Select[Any], list[ColumnElement[str]]]:
-        """Returns the query for the aborted transactions of each entity, and the names by which it groups them."""
+        """Returns the query for the aborted transactions of each entity, and the names that it groups by."""
         columns = TXN_COMPONENTS.c
         names = [self._dialect.exactly(name) for name in (columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION)]
         figures: list[ColumnElement[Any]] = [
@@ -263,7 +280,9 @@ class Components:
         return query, names
 
     def aborted_writes(self, entity: Entity) -> list[AbortedWrite]:
-        """Returns the aborted writes of one entity that have a write ID, oldest first, under every form of its name.
+        """Returns the aborted writes of one entity that have a write ID, oldest first.
+
+        It finds every form of the entity's name.
 
         If ``are_shared``, some of them may belong to another partition.
         """

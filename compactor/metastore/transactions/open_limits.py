@@ -32,7 +32,9 @@ class TxnLimits:
 
 
 class OpenLimit:
-    """The gate of ``hive.max.open.txns``: shut when that many are open, open again below nine tenths of them.
+    """The gate of ``hive.max.open.txns``.
+
+    It is shut when that many are open, and open again below nine tenths of them.
 
     As in Hive the rows are counted now and then, and each process has its own gate; those it opened since count too.
     """

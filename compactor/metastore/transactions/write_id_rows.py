@@ -159,7 +159,9 @@ class WriteIds:
 
     @retried
     def add_component(self, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
-        """Records that ``txn`` inserts (``i``), overwrites (``u``), updates or deletes (``d``), before it creates files.
+        """Records that ``txn`` inserts (``i``), overwrites (``u``), updates or deletes (``d``).
+
+        It does so before ``txn`` creates files.
 
         Raises:
             TransactionAborted: the transaction is aborted.
@@ -221,7 +223,9 @@ class WriteIds:
 
     @retried
     def hold(self, txn: TxnId, valid: ValidWriteIdList) -> None:
-        """Records the lowest write ID of a table that ``txn`` may read (``hive.txn.use.minhistorywriteid``), once.
+        """Records once the lowest write ID of a table that ``txn`` may read.
+
+        Hive does so with ``hive.txn.use.minhistorywriteid``.
 
         Hive's cleaners that use MIN_HISTORY_WRITE_ID keep everything from it upward. The row is deleted with the
         transaction. A schema without that table gets no row.
@@ -261,7 +265,7 @@ class WriteIds:
             ]
 
     def allocated_to_aborted(self) -> list[tuple[TxnId, str, str, WriteId]]:
-        """Returns transaction, database, table and write ID of each table that aborted transactions may have written."""
+        """Returns each transaction, table and write ID that aborted transactions may have written."""
         query = (
             select(TXN_TO_WRITE_ID)
             .join(TXNS, TXNS.c.TXN_ID == _T2W.T2W_TXNID)
@@ -288,7 +292,9 @@ class WriteIds:
             return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
 
     def assign(self, conn: Connection, txns: Sequence[TxnId], database: str, table: str) -> dict[TxnId, WriteId]:
-        """Allocates a write ID to each of ``txns`` within the caller's transaction, which also writes their events.
+        """Allocates a write ID to each of ``txns`` within the caller's transaction.
+
+        That transaction also writes their events.
 
         All of them are open and have no write ID in this table.
         """

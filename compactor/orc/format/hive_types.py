@@ -68,14 +68,14 @@ def parse_hive_type(text: str) -> Types:
     Raises:
         NotLossless: ``text`` is not the text of a type that ORC can hold.
     """
-    parser = _Parser(text)
+    parser = _TypeParser(text)
     tree = parser.type()
     if parser.place != len(text):
         parser.fail("the end of the text")
     return tree
 
 
-class _Parser:
+class _TypeParser:
     _WORD = re.compile(r"[a-z]+(?: [a-z]+)*", re.IGNORECASE)
     _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
     _PLAIN = re.compile(r"[^:<>,`]+")

@@ -20,7 +20,7 @@ from compactor.rewrite.full_acid.output_format import piece_of
 from compactor.rewrite.full_acid.stripe_choice import Choice
 from compactor.rewrite.full_acid.verify import check_same_bytes, check_same_rows
 from compactor.rewrite.plan.unit import Figures, Output
-from compactor.rows.new_file import OutputMetadata, Target
+from compactor.rows.new_file import NewFileTarget, OutputMetadata
 from compactor.storage.capabilities import TakenRange
 
 
@@ -55,7 +55,7 @@ class Concatenated:
 
 def concatenate(
     parts: Iterable[Choice | EncodedFile],
-    target: Target,
+    target: NewFileTarget,
     *,
     like: Tail,
     types: Types,

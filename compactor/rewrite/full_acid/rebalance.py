@@ -105,7 +105,7 @@ def rewrite_rebalanced(unit: Unit, rebalance: Rebalance, storage: Storage, folde
         )
     for tail in tails.values():
         check_calendar(tail, like)
-    work = _Work(
+    work = _Attempt(
         unit=unit,
         rebalance=rebalance,
         storage=storage,
@@ -155,7 +155,7 @@ def _files(unit: Unit) -> Figures:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Work:
+class _Attempt:
     """The state of one attempt.
 
     If the codec or the columns with bloom filters change, ``write`` starts from scratch.

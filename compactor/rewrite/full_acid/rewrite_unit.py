@@ -55,7 +55,7 @@ from compactor.rewrite.full_acid.verify import check_same_events, check_same_row
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.delete_files import visible_events, write_events
-from compactor.rows.new_file import OutputMetadata, Target, written_file
+from compactor.rows.new_file import NewFileTarget, OutputMetadata, written_file
 from compactor.storage.protocol import Storage
 
 Result = TypeVar("Result", UnitResult, SplitUnit, UnitResult | SplitUnit)
@@ -123,7 +123,7 @@ def _write_rows(
     unit: Unit,
     files: Sequence[AcidFile],
     deletes: SortedEvents,
-    target: Target,
+    target: NewFileTarget,
     superseded: SupersededRows | None = None,
 ) -> UnitResult | SplitUnit:
     # 1. Decide what happens to each stripe.
@@ -170,7 +170,7 @@ def _write_rows(
 
 
 def _concatenate_stripes(
-    unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, target: Target
+    unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, target: NewFileTarget
 ) -> Concatenated:
     """Writes all stripes in this task.
 

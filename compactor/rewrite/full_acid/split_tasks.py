@@ -28,17 +28,17 @@ from compactor.rewrite.full_acid.split import (
 from compactor.rewrite.full_acid.stripe_choice import Choice
 from compactor.rewrite.full_acid.verify import verify_source
 from compactor.rewrite.plan.unit import Output, Shape, Unit, UnitResult
-from compactor.rows.new_file import Target
+from compactor.rows.new_file import NewFileTarget
 from compactor.rows.remote_source import RemoteSource, open_source
 from compactor.storage.protocol import Storage
 
 HandOver: TypeAlias = Callable[..., tuple[Output, ...]]  #: hands finished files over to the table's store
 
 
-def rows_target(unit: Unit, storage: Storage, folder: str) -> Target:
+def rows_target(unit: Unit, storage: Storage, folder: str) -> NewFileTarget:
     """Returns the target in the local directory ``folder`` for the rows of a unit."""
     path = os.path.join(folder, "rows")
-    return Target(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
+    return NewFileTarget(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
 
 
 def run_encode_task(task: EncodeTask, storage: Storage, folder: str, hand_over: HandOver) -> EncodeTaskResult:

@@ -1,4 +1,7 @@
-"""Proves an output file before anything is named, and compares it with its inputs (``--verify full``, PROTOCOL 4)."""
+"""Proves an output file before anything is named, and compares it with its inputs.
+
+``--verify full`` compares; see PROTOCOL 4.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from compactor.orc.stripe_compatibility import encodable_target, is_copyable, is
 from compactor.rewrite.full_acid.verify import check_same_bytes, check_same_rows
 from compactor.rewrite.insert_only.output_file import FinishedFile
 from compactor.rows.acid_file import AcidFile
-from compactor.rows.new_file import Target
+from compactor.rows.new_file import NewFileTarget
 from compactor.settings.output_class import OutputClass
 
 
@@ -141,7 +141,7 @@ def _like(files: Sequence[AcidFile], avoids: frozenset[str]) -> Tail:
 
 def write(
     files: Sequence[AcidFile],
-    target: Target,
+    target: NewFileTarget,
     *,
     small_stripe_bytes: int,
     full: bool,
@@ -208,7 +208,7 @@ class _Growing:
         self.stripes += [(source, tail, number) for number in range(len(tail.stripes))]
 
 
-def _write(group: JoinedFiles, target: Target, small_stripe_bytes: int, full: bool) -> FinishedFile:
+def _write(group: JoinedFiles, target: NewFileTarget, small_stripe_bytes: int, full: bool) -> FinishedFile:
     path, stripes = target.path, group.stripes(small_stripe_bytes)
     like = replace(
         group.like, filters=_common_filters(stripes, group.like), requested_class=OutputClass(avoids=group.avoids)

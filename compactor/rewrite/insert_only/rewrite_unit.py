@@ -24,7 +24,7 @@ from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile
 from compactor.rewrite.plan.unit import Figures, FileFormat, Output, Unit, UnitResult
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
-from compactor.rows.new_file import Target
+from compactor.rows.new_file import NewFileTarget
 from compactor.rows.remote_source import open_source
 from compactor.storage.protocol import Storage
 
@@ -73,7 +73,7 @@ def _write_files(unit: Unit, storage: Storage, path: str) -> tuple[list[Finished
     """Writes the files and returns them with the number of rows of the inputs."""
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _non_empty(unit), unit.number, storage, zone=unit.default_zone) as files:
-            target = Target(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
+            target = NewFileTarget(storage=storage, home=unit.staging, path=path, sees_all=unit.full_verify)
             written = orc.write(
                 files,
                 target,

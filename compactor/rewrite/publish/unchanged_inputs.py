@@ -1,4 +1,6 @@
-"""Checks just before naming or removal that a location still holds the planned directories (PROTOCOL 11.8.4, 11.9).
+"""Checks just before naming or removal that a location still holds the planned directories.
+
+See PROTOCOL 11.8.4, 11.9.
 
 The output's range would hide a directory that the first listing missed, together with its rows.
 

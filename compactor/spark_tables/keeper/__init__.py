@@ -1,1 +1,4 @@
-"""The keeper: one process for each driver's host and application, which holds transactions, their locks and heartbeats."""
+"""The keeper: one process that holds the transactions, locks and heartbeats of an application.
+
+There is one for each driver's host and application.
+"""

@@ -1,4 +1,7 @@
-"""``python -m compactor.spark_tables.keeper <pid of the driver> <folder> <descriptor>``: started by ``client``."""
+"""``python -m compactor.spark_tables.keeper <pid of the driver> <folder> <descriptor>``.
+
+``client`` starts it.
+"""
 
 from __future__ import annotations
 

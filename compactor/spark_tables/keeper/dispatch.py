@@ -150,7 +150,7 @@ class Dispatcher:
         return len(released)
 
     def release_lost(self) -> None:
-        """Releases snapshots that are too old or timed out, and aborts changes and statements that nobody writes."""
+        """Releases snapshots that are too old or timed out, and aborts what nobody writes any more."""
         self._changes.abort_lost()
         self._statements.abort_lost()
         idle_ms = (self._clock() - self._last_request_at) * 1000
@@ -209,7 +209,10 @@ class Dispatcher:
 
     @contextmanager
     def _continue_statement(self, statement: str | None) -> Iterator[HeldTransaction | None]:
-        """Yields the transaction of a statement, which the block turns into a write; None if the write gets a new one."""
+        """Yields the transaction of a statement, which the block turns into a write.
+
+        Returns None if the write gets a new one.
+        """
         if statement is None:
             yield None
             return

@@ -36,7 +36,10 @@ class _Change:
 
 
 class HeldChanges(HeldByName[_Change]):
-    """The changes of one application that are under way, and the row counts of committed ones until they are read."""
+    """The changes of one application that are under way.
+
+    Also the row counts of committed ones until they are read.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -180,7 +183,9 @@ class HeldStatements(HeldByName[_Statement]):
         self._clock = clock
 
     def begin(self, site: Site, role: str, request: BeginStatement) -> str:
-        """Begins a statement in its own transaction, with all locks in one request (PROTOCOL 14.2); returns its name.
+        """Begins a statement in its own transaction, with all locks in one request (PROTOCOL 14.2).
+
+        Returns its name.
 
         Raises:
             NotFound: a table does not exist.

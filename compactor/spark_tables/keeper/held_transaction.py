@@ -20,7 +20,9 @@ from compactor.tables.transactions.transaction_block import give_up, transaction
 
 
 class HeldTransaction:
-    """An open transaction. Requests run side by side, so each of them takes ``lock`` while it uses the transaction.
+    """An open transaction.
+
+    Requests run side by side, so each of them takes ``lock`` while it uses the transaction.
 
     With ``reader``, the transaction is valid only as long as that process lives.
     """
@@ -80,7 +82,9 @@ class HeldTransaction:
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """Commits at the end of the block; aborts if the block raises. The block collects what other processes have staged.
+        """Commits at the end of the block; aborts if the block raises.
+
+        The block collects what other processes have staged.
 
         Raises:
             TransactionAborted: the transaction has timed out or was aborted.
@@ -115,7 +119,10 @@ _Work = TypeVar("_Work", bound=_InTransaction)
 
 
 class HeldByName(Generic[_Work]):
-    """Writes of one kind that are under way. Requests run side by side: only one of them can take a write out."""
+    """Writes of one kind that are under way.
+
+    Requests run side by side: only one of them can take a write out.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,7 @@
-"""Plans scans for Spark, and compares the commits that a stream or DataFrame has seen with those of now."""
+"""Plans scans for Spark, and compares the commits that a reader has seen with those of now.
+
+A reader is a stream or DataFrame.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,11 @@ from compactor.tables.filters.conditions import (
     Compared,
     Condition,
     Constant,
-    Kind,
     Missing,
-    Not,
+    Negation,
     OneOf,
     Settled,
+    ValueKind,
 )
 from compactor.tables.reading.scan_planning import ScanRequest, comparable_schema, plan_scan
 from compactor.tables.reading.scan_tasks import NOTHING, ScanPlan, keep_later_rows
@@ -146,16 +149,19 @@ def _is_alike(condition: Condition) -> bool:
     match condition:
         case All(parts=parts) | Any(parts=parts):
             return all(map(_is_alike, parts))
-        case Not(part=part):
+        case Negation(part=part):
             return _is_alike(part)
         case Compared(column=column) | OneOf(column=column) | Settled(column=column) | Missing(column=column):
             is_long = pa.types.is_decimal(column.type) and column.type.precision > _DIGITS
-            return column.kind in (Kind.NUMBER, Kind.TEXT, Kind.DATE) and not is_long
+            return column.kind in (ValueKind.NUMBER, ValueKind.TEXT, ValueKind.DATE) and not is_long
     return isinstance(condition, Constant)
 
 
 def _char_columns(table: Table) -> tuple[str, ...]:
-    """Returns the columns of type char: this package ignores their trailing blanks in comparisons, Spark does not."""
+    """Returns the columns of type char.
+
+    This package ignores their trailing blanks in comparisons, Spark does not.
+    """
     columns = (*table.columns, *table.partition_keys)
     return tuple(column.name for column in columns if parse_hive_type(column.type)[0].kind is TypeKind.CHAR)
 

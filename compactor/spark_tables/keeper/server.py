@@ -1,4 +1,4 @@
-"""Serves the processes of one Spark application until the application ends or nothing is held any longer."""
+"""Serves the processes of one Spark application until it ends or nothing is held any longer."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Alembic's steps from one release's tables to the next; run by ``compactor.state.state_database.upgrade``."""
+"""Alembic's steps from one release's tables to the next.
+
+``compactor.state.state_database.upgrade`` runs them.
+"""

@@ -15,18 +15,18 @@ from compactor.tables.filters import expressions as e
 from compactor.tables.filters.conditions import (
     All,
     Any,
-    Column,
     Compared,
     Condition,
     Constant,
-    Kind,
+    FilterColumn,
     Matches,
     Missing,
-    Not,
+    Negation,
     OneOf,
     Pair,
     Settled,
     Value,
+    ValueKind,
 )
 from compactor.tables.filters.expressions import seconds_and_nanos
 
@@ -35,14 +35,14 @@ _INTEGERS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
 _EXACT = Context(prec=500)
 _LARGEST_EXPONENT, _MOST_DIGITS = 320, 100  #: limits of a number in a filter
 _EXPECTED = {
-    Kind.BOOLEAN: "TRUE or FALSE",
-    Kind.NUMBER: "a number without quotes",
-    Kind.FLOAT: "a number without quotes",
-    Kind.TEXT: "a text in quotes",
-    Kind.CHAR: "a text in quotes",
-    Kind.DATE: "a date in quotes",
-    Kind.TIMESTAMP: "a timestamp in quotes",
-    Kind.OTHER: "IS NULL or IS NOT NULL",
+    ValueKind.BOOLEAN: "TRUE or FALSE",
+    ValueKind.NUMBER: "a number without quotes",
+    ValueKind.FLOAT: "a number without quotes",
+    ValueKind.TEXT: "a text in quotes",
+    ValueKind.CHAR: "a text in quotes",
+    ValueKind.DATE: "a date in quotes",
+    ValueKind.TIMESTAMP: "a timestamp in quotes",
+    ValueKind.OTHER: "IS NULL or IS NOT NULL",
 }
 _TIMES = range(-(2**63), 2**63)
 
@@ -58,31 +58,31 @@ def bind(text: str, schema: pa.Schema, chars: Sequence[str] = (), parts: Sequenc
         BadExpression: ``text`` does not follow the grammar, names an unknown column, or compares incomparable values.
     """
     columns = {
-        field.name.lower(): Column(name=field.name, kind=_kind(field.type, field.name in chars), type=field.type)
+        field.name.lower(): FilterColumn(name=field.name, kind=_kind(field.type, field.name in chars), type=field.type)
         for field in schema
     }
-    columns |= {name.lower(): replace(columns[name.lower()], kind=Kind.TIMESTAMP) for name in parts}
+    columns |= {name.lower(): replace(columns[name.lower()], kind=ValueKind.TIMESTAMP) for name in parts}
     return _Binder(text=text, columns=columns).condition(e.parse(text))
 
 
-def _kind(kind: ArrowType, is_char: bool) -> Kind:
+def _kind(kind: ArrowType, is_char: bool) -> ValueKind:
     if pa.types.is_string(kind):
-        return Kind.CHAR if is_char else Kind.TEXT
+        return ValueKind.CHAR if is_char else ValueKind.TEXT
     known = (
-        (pa.types.is_boolean, Kind.BOOLEAN),
-        (pa.types.is_floating, Kind.FLOAT),
-        (pa.types.is_integer, Kind.NUMBER),
-        (pa.types.is_decimal, Kind.NUMBER),
-        (pa.types.is_date, Kind.DATE),
-        (pa.types.is_timestamp, Kind.TIMESTAMP),
+        (pa.types.is_boolean, ValueKind.BOOLEAN),
+        (pa.types.is_floating, ValueKind.FLOAT),
+        (pa.types.is_integer, ValueKind.NUMBER),
+        (pa.types.is_decimal, ValueKind.NUMBER),
+        (pa.types.is_date, ValueKind.DATE),
+        (pa.types.is_timestamp, ValueKind.TIMESTAMP),
     )
-    return next((result for is_type, result in known if is_type(kind)), Kind.OTHER)
+    return next((result for is_type, result in known if is_type(kind)), ValueKind.OTHER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Binder:
     text: str
-    columns: Mapping[str, Column]
+    columns: Mapping[str, FilterColumn]
 
     def condition(self, expression: e.Expression) -> Condition:
         match expression:
@@ -91,7 +91,7 @@ class _Binder:
             case e.Or(parts=parts):
                 return Any(parts=tuple(map(self.condition, parts)))
             case e.Not(part=part):
-                return Not(part=self.condition(part))
+                return Negation(part=self.condition(part))
             case e.IsNull(operand=operand):
                 if isinstance(operand, e.Literal):
                     return Constant(value=operand.value is None)
@@ -110,27 +110,27 @@ class _Binder:
                 self._fail(operand.place, "a condition was expected, such as a comparison")
             return Constant(value=operand.value)
         column = self._column(operand)
-        if column.kind is not Kind.BOOLEAN:
+        if column.kind is not ValueKind.BOOLEAN:
             self._fail(operand.place, f"column {column.name} is not a boolean, so it cannot be a condition")
         return Compared(column=column, operator="=", value=True)
 
     def _comparison(self, comparison: e.Comparison) -> Condition:
         left, right, operator = comparison.left, comparison.right, comparison.operator
-        if isinstance(left, e.Name) and isinstance(right, e.Name):
+        if isinstance(left, e.ColumnName) and isinstance(right, e.ColumnName):
             return self._pair(self._column(left), operator, self._column(right), comparison.place)
         if isinstance(left, e.Literal):
             left, right, operator = right, left, _FLIPPED[operator]
-        if not isinstance(left, e.Name) or not isinstance(right, e.Literal):
+        if not isinstance(left, e.ColumnName) or not isinstance(right, e.Literal):
             self._fail(comparison.place, "two literals are compared; a column was expected")
         column = self._column(left)
         if right.value is None:
             return Constant(value=None)
         return self._test(column, operator, right)
 
-    def _pair(self, left: Column, operator: str, right: Column, place: int) -> Condition:
+    def _pair(self, left: FilterColumn, operator: str, right: FilterColumn, place: int) -> Condition:
         kinds = {left.kind, right.kind}
-        alike = len(kinds) == 1 or kinds in ({Kind.NUMBER, Kind.FLOAT}, {Kind.TEXT, Kind.CHAR})
-        if Kind.OTHER in kinds or not alike:
+        alike = len(kinds) == 1 or kinds in ({ValueKind.NUMBER, ValueKind.FLOAT}, {ValueKind.TEXT, ValueKind.CHAR})
+        if ValueKind.OTHER in kinds or not alike:
             self._fail(place, f"{left.name} ({left.type}) and {right.name} ({right.type}) cannot be compared")
         return Pair(left=left, operator=operator, right=right)
 
@@ -140,7 +140,7 @@ class _Binder:
         column = self._column(expression.operand)
         tests = [self._test(column, "=", literal) for literal in expression.values if literal.value is not None]
         values: Iterable[Value] = dict.fromkeys(test.value for test in tests if isinstance(test, Compared))
-        if column.kind is not Kind.FLOAT:  # NaN has no place in an order
+        if column.kind is not ValueKind.FLOAT:  # NaN has no place in an order
             values = sorted(values)
         return OneOf(column=column, values=tuple(values), or_null=len(tests) < len(expression.values))
 
@@ -148,11 +148,11 @@ class _Binder:
         if isinstance(expression.operand, e.Literal):
             self._fail(expression.place, "a column was expected before LIKE")
         column = self._column(expression.operand)
-        if column.kind not in (Kind.TEXT, Kind.CHAR):
+        if column.kind not in (ValueKind.TEXT, ValueKind.CHAR):
             self._fail(expression.place, f"LIKE is for text, but {column.name} is {column.type}")
         return Matches(column=column, pattern=expression.pattern)
 
-    def _test(self, column: Column, operator: str, literal: e.Literal) -> Compared | Settled:
+    def _test(self, column: FilterColumn, operator: str, literal: e.Literal) -> Compared | Settled:
         value = self._value(column, literal)
         step = _step(column)
         if step is None or not isinstance(value, (int, Decimal)) or isinstance(value, bool):
@@ -172,22 +172,22 @@ class _Binder:
         fitting = int(whole) if step >= 1 else whole.quantize(step, context=_EXACT)
         return Compared(column=column, operator=operator, value=fitting)
 
-    def _value(self, column: Column, literal: e.Literal) -> Value:
+    def _value(self, column: FilterColumn, literal: e.Literal) -> Value:
         value = literal.value
         match column.kind:
-            case Kind.BOOLEAN if isinstance(value, bool):
+            case ValueKind.BOOLEAN if isinstance(value, bool):
                 return value
-            case Kind.NUMBER | Kind.FLOAT if isinstance(value, Decimal):
+            case ValueKind.NUMBER | ValueKind.FLOAT if isinstance(value, Decimal):
                 if value and (abs(value.adjusted()) > _LARGEST_EXPONENT or len(value.as_tuple().digits) > _MOST_DIGITS):
                     self._fail(literal.place, "the number is too large, too small or too long")
-                return value if column.kind is Kind.NUMBER else _floating(column, value)
-            case Kind.TEXT if isinstance(value, str) and not literal.word:
+                return value if column.kind is ValueKind.NUMBER else _floating(column, value)
+            case ValueKind.TEXT if isinstance(value, str) and not literal.word:
                 return value.encode()
-            case Kind.CHAR if isinstance(value, str) and not literal.word:
+            case ValueKind.CHAR if isinstance(value, str) and not literal.word:
                 return value.rstrip(" ").encode()
-            case Kind.DATE if isinstance(value, str) and literal.word != "TIMESTAMP":
+            case ValueKind.DATE if isinstance(value, str) and literal.word != "TIMESTAMP":
                 return self._timestamp(literal, value, is_date=True) // (86_400 * 10**9)
-            case Kind.TIMESTAMP if isinstance(value, str):
+            case ValueKind.TIMESTAMP if isinstance(value, str):
                 return self._timestamp(literal, value, is_date=False)
         raise e.filter_error(
             self.text, literal.place, f"column {column.name} is {column.type}, {_EXPECTED[column.kind]} was expected"
@@ -201,7 +201,7 @@ class _Binder:
             self._fail(literal.place, f"{text!r} is not a {'date' if is_date else 'timestamp'}: {error}")
         return seconds * 10**9 + nanos
 
-    def _column(self, name: e.Name) -> Column:
+    def _column(self, name: e.ColumnName) -> FilterColumn:
         column = self.columns.get(name.name)
         if column is None:
             self._fail(name.place, f"there is no column {name.name!r}; there are {', '.join(self.columns)}")
@@ -211,7 +211,7 @@ class _Binder:
         raise e.filter_error(self.text, place, what)
 
 
-def _floating(column: Column, number: Decimal) -> float:
+def _floating(column: FilterColumn, number: Decimal) -> float:
     """Returns a literal as a floating-point number; like Hive, for a float column as the nearest float."""
     value = float(number)
     if not pa.types.is_float32(column.type):
@@ -223,18 +223,18 @@ def _floating(column: Column, number: Decimal) -> float:
     return float(nearest)
 
 
-def _step(column: Column) -> Decimal | None:
+def _step(column: FilterColumn) -> Decimal | None:
     """Returns the distance between neighbouring values of an exact type; None for other types."""
-    if column.kind is Kind.TIMESTAMP:
+    if column.kind is ValueKind.TIMESTAMP:
         return Decimal(1000 if column.type == pa.timestamp("us", getattr(column.type, "tz", None)) else 1)
-    if column.kind is not Kind.NUMBER:
+    if column.kind is not ValueKind.NUMBER:
         return None
     return Decimal(1).scaleb(-column.type.scale) if pa.types.is_decimal(column.type) else Decimal(1)
 
 
-def _bounds(column: Column) -> tuple[Decimal | int, Decimal | int]:
+def _bounds(column: FilterColumn) -> tuple[Decimal | int, Decimal | int]:
     """Returns the smallest and the largest value of an exact type."""
-    if column.kind is Kind.TIMESTAMP:
+    if column.kind is ValueKind.TIMESTAMP:
         factor = 10**9 if pa.types.is_struct(column.type) else 1 if column.type.unit == "ns" else 1000
         return _TIMES[0] * factor, _TIMES[-1] * factor
     if pa.types.is_decimal(column.type):

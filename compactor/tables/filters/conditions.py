@@ -24,7 +24,7 @@ _PART = re.compile(r"\\[%_]|.", re.DOTALL)  #: one character or escape of a LIKE
 _WILD = {"%": ".*", "_": "."}
 
 
-class Kind(enum.Enum):
+class ValueKind(enum.Enum):
     """The kind of values as which a column is compared."""
 
     BOOLEAN = "boolean"
@@ -38,11 +38,11 @@ class Kind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class FilterColumn:
     """A column of the schema."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     type: ArrowType
 
 
@@ -50,7 +50,7 @@ class Column:
 class Compared:
     """``column operator value``; the column's type has this value."""
 
-    column: Column
+    column: FilterColumn
     operator: str
     value: Value
 
@@ -59,9 +59,9 @@ class Compared:
 class Pair:
     """``left operator right`` of two columns."""
 
-    left: Column
+    left: FilterColumn
     operator: str
-    right: Column
+    right: FilterColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class OneOf:
     ``or_null`` is true if NULL is among the values; the condition is then never false.
     """
 
-    column: Column
+    column: FilterColumn
     values: tuple[Value, ...]
     or_null: bool
 
@@ -80,14 +80,17 @@ class OneOf:
 class Missing:
     """``column IS NULL``."""
 
-    column: Column
+    column: FilterColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """``column LIKE pattern``. As in Hive's ``UDFLike``, a backslash is only an escape before ``%`` and ``_``."""
+    """``column LIKE pattern``.
 
-    column: Column
+    As in Hive's ``UDFLike``, a backslash is only an escape before ``%`` and ``_``.
+    """
+
+    column: FilterColumn
     pattern: str
 
     @property
@@ -118,7 +121,7 @@ def _exactly(character: str) -> str:
 class Settled:
     """``value`` for every row in which ``column`` is not NULL, and unknown for the others."""
 
-    column: Column
+    column: FilterColumn
     value: bool
 
 
@@ -130,7 +133,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Not:
+class Negation:
     part: Condition
 
 
@@ -148,15 +151,15 @@ class Any:
     parts: tuple[Condition, ...]
 
 
-Condition: TypeAlias = Compared | Pair | OneOf | Missing | Matches | Settled | Constant | Not | All | Any
+Condition: TypeAlias = Compared | Pair | OneOf | Missing | Matches | Settled | Constant | Negation | All | Any
 
 
-def find_columns(condition: Condition) -> dict[str, Column]:
+def find_columns(condition: Condition) -> dict[str, FilterColumn]:
     """Returns the columns of the condition, by name."""
     match condition:
         case All(parts=parts) | Any(parts=parts):
             return {name: column for part in parts for name, column in find_columns(part).items()}
-        case Not(part=part):
+        case Negation(part=part):
             return find_columns(part)
         case Pair(left=left, right=right):
             return {left.name: left, right.name: right}
@@ -165,16 +168,16 @@ def find_columns(condition: Condition) -> dict[str, Column]:
     return {condition.column.name: condition.column}
 
 
-def to_scalar(column: Column, value: Value) -> pa.Scalar:
+def to_scalar(column: FilterColumn, value: Value) -> pa.Scalar:
     """Converts a value of ``column`` to Arrow."""
-    if column.kind is Kind.FLOAT:
+    if column.kind is ValueKind.FLOAT:
         return pa.scalar(value, pa.float64())
-    if column.kind in (Kind.TEXT, Kind.CHAR) and isinstance(value, bytes):
+    if column.kind in (ValueKind.TEXT, ValueKind.CHAR) and isinstance(value, bytes):
         return pa.scalar(value.decode(), pa.string())
-    if column.kind is Kind.DATE:
+    if column.kind is ValueKind.DATE:
         return pa.scalar(value, pa.int32()).cast(column.type)
-    if column.kind is Kind.TIMESTAMP and pa.types.is_struct(column.type) and isinstance(value, int):
+    if column.kind is ValueKind.TIMESTAMP and pa.types.is_struct(column.type) and isinstance(value, int):
         return pa.scalar(Decimal(value), pa.decimal128(38, 0))
-    if column.kind is Kind.TIMESTAMP and isinstance(value, int):
+    if column.kind is ValueKind.TIMESTAMP and isinstance(value, int):
         return pa.scalar(value if column.type.unit == "ns" else value // 1000, pa.int64()).cast(column.type)
     return pa.scalar(value, column.type)

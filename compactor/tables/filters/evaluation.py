@@ -14,17 +14,17 @@ from compactor.orc.codecs.arrow_types import Array
 from compactor.tables.filters.conditions import (
     All,
     Any,
-    Column,
     Compared,
     Condition,
     Constant,
-    Kind,
+    FilterColumn,
     Matches,
     Missing,
-    Not,
+    Negation,
     OneOf,
     Pair,
     Settled,
+    ValueKind,
     to_scalar,
 )
 
@@ -49,13 +49,16 @@ _EXACTLY: dict[str, Callable[[Decimal, Decimal], bool]] = {
 
 
 def evaluate(condition: Condition, rows: pa.RecordBatch) -> Array:
-    """Returns true, false or NULL (unknown) for each of ``rows``, which have the condition's columns by name."""
+    """Returns true, false or NULL (unknown) for each of ``rows``.
+
+    They have the condition's columns by name.
+    """
     match condition:
         case All(parts=parts):
             return reduce(pc.and_kleene, [evaluate(part, rows) for part in parts])
         case Any(parts=parts):
             return reduce(pc.or_kleene, [evaluate(part, rows) for part in parts])
-        case Not(part=part):
+        case Negation(part=part):
             return pc.invert(evaluate(part, rows))
         case Constant(value=value):
             return pa.repeat(pa.scalar(value, pa.bool_()), rows.num_rows)
@@ -79,13 +82,13 @@ def match_rows(condition: Condition, rows: pa.RecordBatch) -> Array:
     return outcomes.fill_null(False) if outcomes.null_count else outcomes
 
 
-def _comparable(column: Column, rows: pa.RecordBatch) -> Array:
+def _comparable(column: FilterColumn, rows: pa.RecordBatch) -> Array:
     array = rows.column(column.name)
-    if column.kind is Kind.FLOAT:
+    if column.kind is ValueKind.FLOAT:
         return array.cast(pa.float64())
-    if column.kind is Kind.TIMESTAMP and pa.types.is_struct(column.type):
+    if column.kind is ValueKind.TIMESTAMP and pa.types.is_struct(column.type):
         return _nanoseconds(array)
-    return pc.ascii_rtrim(array, characters=" ") if column.kind is Kind.CHAR else array
+    return pc.ascii_rtrim(array, characters=" ") if column.kind is ValueKind.CHAR else array
 
 
 def _nanoseconds(array: Array) -> Array:
@@ -102,7 +105,7 @@ def _unless_null(array: Array, outcomes: Array) -> Array:
 def _one_of(condition: OneOf, rows: pa.RecordBatch) -> Array:
     column = condition.column
     array = _comparable(column, rows)
-    if column.kind is Kind.FLOAT:  # is_in would distinguish 0.0 from -0.0
+    if column.kind is ValueKind.FLOAT:  # is_in would distinguish 0.0 from -0.0
         tests = [pc.equal(array, to_scalar(column, value)) for value in condition.values]
         outcomes = reduce(pc.or_kleene, tests) if tests else pa.repeat(pa.scalar(False), rows.num_rows)
     else:
@@ -114,11 +117,14 @@ def _one_of(condition: OneOf, rows: pa.RecordBatch) -> Array:
 
 @lru_cache(maxsize=16)
 def _value_set(condition: OneOf, kind: pa.DataType) -> Array:
-    """Returns the values of a list as an array; cached, because it may be long and is the same for many batches."""
+    """Returns the values of a list as an array.
+
+    It is cached, because it may be long and is the same for many batches.
+    """
     return pa.array([to_scalar(condition.column, value) for value in condition.values], kind)
 
 
-def _pair(left: Column, operator: str, right: Column, rows: pa.RecordBatch) -> Array:
+def _pair(left: FilterColumn, operator: str, right: FilterColumn, rows: pa.RecordBatch) -> Array:
     first, second = _comparable(left, rows), _comparable(right, rows)
     try:
         return _COMPARE[operator](first, second)

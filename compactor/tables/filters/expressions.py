@@ -37,7 +37,7 @@ _DATE_AND_TIME = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Name:
+class ColumnName:
     """A column name, in lower case; ``place`` is the position of its first character, for messages."""
 
     name: str
@@ -46,14 +46,17 @@ class Name:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Literal:
-    """A value as written; a number is a Decimal. ``word`` is DATE or TIMESTAMP if that introduces the text."""
+    """A value as written; a number is a Decimal.
+
+    ``word`` is DATE or TIMESTAMP if that introduces the text.
+    """
 
     value: Decimal | str | bool | None
     place: int
     word: str = ""
 
 
-Operand: TypeAlias = Name | Literal
+Operand: TypeAlias = ColumnName | Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +140,7 @@ def parse(text: str) -> Expression:
     Raises:
         BadExpression: it does not follow the grammar; the message has the place.
     """
-    return _Parser(text).whole()
+    return _ExpressionParser(text).whole()
 
 
 def filter_error(text: str, place: int, what: str) -> BadExpression:
@@ -160,7 +163,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         place = match.end()
 
 
-class _Parser:
+class _ExpressionParser:
     def __init__(self, text: str) -> None:
         self._text = text
         if len(text) > LONGEST:
@@ -253,11 +256,11 @@ class _Parser:
         token = self._token
         if token.kind == "quoted":
             self._at += 1
-            return Name(name=token.text[1:-1].replace("``", "`").lower(), place=token.place)
+            return ColumnName(name=token.text[1:-1].replace("``", "`").lower(), place=token.place)
         is_name = token.kind == "word" and token.text.upper() not in _WORDS
         if is_name and not (token.text.upper() in ("DATE", "TIMESTAMP") and self._tokens[self._at + 1].kind == "text"):
             self._at += 1
-            return Name(name=token.text.lower(), place=token.place)
+            return ColumnName(name=token.text.lower(), place=token.place)
         return self._literal()
 
     def _literal(self) -> Literal:
@@ -319,7 +322,7 @@ def _unquote(text: str) -> str:
 
 
 def seconds_and_nanos(text: str, *, is_date: bool = False) -> tuple[int, int]:
-    """Parses a date or timestamp, with ASCII digits only: its wall-clock seconds since 1970, and nanoseconds.
+    """Parses a date or timestamp with ASCII digits: wall-clock seconds since 1970, and nanoseconds.
 
     A date counts as its midnight.
     Example: ``1970-01-02 00:00:00.5`` is (86400, 500000000).

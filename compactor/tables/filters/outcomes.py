@@ -22,14 +22,14 @@ from compactor.tables.filters.conditions import (
     Compared,
     Condition,
     Constant,
-    Kind,
     Matches,
     Missing,
-    Not,
+    Negation,
     OneOf,
     Pair,
     Settled,
     Value,
+    ValueKind,
 )
 
 Outcome: TypeAlias = bool | None
@@ -39,7 +39,7 @@ _EVERY: Outcomes = frozenset({True, False, None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ColumnFacts:
     """Facts about a column's values in some rows.
 
     ``low`` and ``high`` bound them; None if unknown. ``contains`` returns false for a value that is surely not among them.
@@ -52,27 +52,33 @@ class Facts:
     contains: Callable[[Value], bool] | None = None
 
 
-UNKNOWN = Facts()
+UNKNOWN = ColumnFacts()
 
 
-def single_value_facts(value: Value | None) -> Facts:
+def single_value_facts(value: Value | None) -> ColumnFacts:
     """Returns the facts of a column with a single value or only NULL, such as a partition column."""
-    return Facts(low=value, high=value, has_null=value is None, has_value=value is not None)
+    return ColumnFacts(low=value, high=value, has_null=value is None, has_value=value is not None)
 
 
-def may_match(condition: Condition, facts: Mapping[str, Facts]) -> bool:
-    """Returns false if the condition is surely true for none of the rows that ``facts``, by column, describe."""
+def may_match(condition: Condition, facts: Mapping[str, ColumnFacts]) -> bool:
+    """Returns false if the condition is surely true for none of the rows.
+
+    ``facts`` describe the rows by column.
+    """
     return True in find_outcomes(condition, facts)
 
 
-def find_outcomes(condition: Condition, facts: Mapping[str, Facts]) -> Outcomes:
-    """Returns the possible outcomes of the condition in these rows; a column without facts may have any value."""
+def find_outcomes(condition: Condition, facts: Mapping[str, ColumnFacts]) -> Outcomes:
+    """Returns the possible outcomes of the condition in these rows.
+
+    A column without facts may have any value.
+    """
     match condition:
         case All(parts=parts):
             return reduce(_combine, [find_outcomes(part, facts) for part in parts])
         case Any(parts=parts):
             return _negate(reduce(_combine, [_negate(find_outcomes(part, facts)) for part in parts]))
-        case Not(part=part):
+        case Negation(part=part):
             return _negate(find_outcomes(part, facts))
         case Constant(value=value):
             return frozenset({value})
@@ -94,7 +100,7 @@ def find_outcomes(condition: Condition, facts: Mapping[str, Facts]) -> Outcomes:
             return _with_null(known, _list_outcomes(condition, known))
 
 
-def _with_null(known: Facts, possible: Outcomes) -> Outcomes:
+def _with_null(known: ColumnFacts, possible: Outcomes) -> Outcomes:
     return (possible if known.has_value else frozenset()) | (frozenset({None}) if known.has_null else frozenset())
 
 
@@ -108,19 +114,19 @@ def _combine(left: Outcomes, right: Outcomes) -> Outcomes:
     )
 
 
-def _test_outcomes(test: Compared, known: Facts) -> Outcomes:
+def _test_outcomes(test: Compared, known: ColumnFacts) -> Outcomes:
     """Returns the outcomes for values that are not NULL."""
     if test.operator in ("!=", ">=", ">"):
         opposite = {"!=": "=", ">=": "<", ">": "<="}[test.operator]
         possible = _negate(_comparison_outcomes(opposite, test.value, known))
     else:
         possible = _comparison_outcomes(test.operator, test.value, known)
-    if test.column.kind is Kind.FLOAT:  # statistics do not cover NaN, which compares as false
+    if test.column.kind is ValueKind.FLOAT:  # statistics do not cover NaN, which compares as false
         possible |= {test.operator == "!="}
     return possible
 
 
-def _comparison_outcomes(operator: str, value: Value, known: Facts) -> Outcomes:
+def _comparison_outcomes(operator: str, value: Value, known: ColumnFacts) -> Outcomes:
     low, high = known.low, known.high
     if operator == "=" and known.contains is not None and not known.contains(value):
         return frozenset({False})
@@ -138,9 +144,9 @@ def _comparison_outcomes(operator: str, value: Value, known: Facts) -> Outcomes:
     return frozenset(outcome for outcome, possible in ((True, true), (False, false)) if possible)
 
 
-def _list_outcomes(condition: OneOf, known: Facts) -> Outcomes:
+def _list_outcomes(condition: OneOf, known: ColumnFacts) -> Outcomes:
     falsehood: Outcomes = frozenset({None if condition.or_null else False})
-    if condition.column.kind is Kind.FLOAT:
+    if condition.column.kind is ValueKind.FLOAT:
         tests = (Compared(column=condition.column, operator="=", value=value) for value in condition.values)
         return frozenset(outcome for test in tests for outcome in _test_outcomes(test, known) if outcome) | falsehood
     if not any(known.contains is None or known.contains(value) for value in _within(condition.values, known)):
@@ -149,7 +155,7 @@ def _list_outcomes(condition: OneOf, known: Facts) -> Outcomes:
     return frozenset({True}) if is_certain else falsehood | {True}
 
 
-def _within(values: Sequence[Value], known: Facts) -> Sequence[Value]:
+def _within(values: Sequence[Value], known: ColumnFacts) -> Sequence[Value]:
     """Returns the sorted ``values`` within the bounds; a list may be long, and each row group checks it."""
     low: Anything = known.low
     high: Anything = known.high
@@ -158,7 +164,7 @@ def _within(values: Sequence[Value], known: Facts) -> Sequence[Value]:
     return values[bisect_left(values, low) : bisect_right(values, high)]
 
 
-def _like_outcomes(condition: Matches, known: Facts) -> Outcomes:
+def _like_outcomes(condition: Matches, known: ColumnFacts) -> Outcomes:
     low, high, prefix = known.low, known.high, condition.prefix
     if not isinstance(low, bytes) or not isinstance(high, bytes):
         return _EITHER

@@ -12,9 +12,9 @@ from compactor.acid.partition_names import DEFAULT_PARTITION
 from compactor.base.errors import BadName
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import TypeKind
-from compactor.tables.filters.conditions import Column, Condition, Kind, Value
+from compactor.tables.filters.conditions import Condition, FilterColumn, Value, ValueKind
 from compactor.tables.filters.expressions import seconds_and_nanos
-from compactor.tables.filters.outcomes import Facts, may_match, single_value_facts
+from compactor.tables.filters.outcomes import ColumnFacts, may_match, single_value_facts
 from compactor.tables.schema import PARTS
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def parse_constants(table: Table, partition: Partition, types: pa.Schema) -> dict[str, pa.Scalar]:
-    """Returns the value of each partition column in ``types``; a char has its blanks, the default partition is NULL.
+    """Returns the value of each partition column in ``types``.
+
+    A char has its blanks, the default partition is NULL.
 
     Raises:
         BadName: a value does not fit its column's type.
@@ -66,31 +68,31 @@ def _scalar(table: Table, partition: Partition, text: str | None, field: pa.Fiel
         ) from error
 
 
-def partition_facts(values: Mapping[str, pa.Scalar], columns: Mapping[str, Column]) -> dict[str, Facts]:
+def partition_facts(values: Mapping[str, pa.Scalar], columns: Mapping[str, FilterColumn]) -> dict[str, ColumnFacts]:
     """Returns facts about the partition columns among the condition's ``columns``, by name."""
     return {
         name: single_value_facts(_value(values[name], column)) for name, column in columns.items() if name in values
     }
 
 
-def may_have(condition: Condition, values: Mapping[str, pa.Scalar], columns: Mapping[str, Column]) -> bool:
+def may_have(condition: Condition, values: Mapping[str, pa.Scalar], columns: Mapping[str, FilterColumn]) -> bool:
     """Tells whether a row of the partition may meet the condition."""
     return may_match(condition, partition_facts(values, columns))
 
 
-def _value(scalar: pa.Scalar, column: Column) -> Value | None:
+def _value(scalar: pa.Scalar, column: FilterColumn) -> Value | None:
     if not scalar.is_valid:
         return None
     match column.kind:
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             return str(scalar.as_py()).encode()
-        case Kind.CHAR:
+        case ValueKind.CHAR:
             return str(scalar.as_py()).rstrip(" ").encode()
-        case Kind.DATE:
+        case ValueKind.DATE:
             return int(scalar.value)
-        case Kind.TIMESTAMP if pa.types.is_struct(scalar.type):
+        case ValueKind.TIMESTAMP if pa.types.is_struct(scalar.type):
             return int(scalar["seconds"].as_py()) * 10**9 + int(scalar["nanos"].as_py())
-        case Kind.TIMESTAMP:
+        case ValueKind.TIMESTAMP:
             return int(scalar.value) * (1 if scalar.type.unit == "ns" else 1000)
     value: Value = scalar.as_py()
     return value

@@ -15,10 +15,10 @@ from compactor.orc.format.types import INTEGERS, OrcType, TypeKind
 from compactor.orc.io.source import Source
 from compactor.orc.stripe_compatibility import ORC_135
 from compactor.rows.keys import Mask
-from compactor.tables.filters.conditions import Column, Condition, Kind, Value
-from compactor.tables.filters.outcomes import UNKNOWN, Facts, Outcomes, find_outcomes, may_match
+from compactor.tables.filters.conditions import Condition, FilterColumn, Value, ValueKind
+from compactor.tables.filters.outcomes import UNKNOWN, ColumnFacts, Outcomes, find_outcomes, may_match
 
-NULLS = Facts(has_value=False)  #: facts about a column that is newer than the file
+NULLS = ColumnFacts(has_value=False)  #: facts about a column that is newer than the file
 _MILLISECOND, _DAY = 10**6, 86_400 * 10**9  #: in nanoseconds
 _JAVA = 0  #: the id of the Java writer
 _HIVE_8732 = 1  #: the first writer version with correct statistics of texts
@@ -39,8 +39,8 @@ class FilePruner:
     source: Source
     tail: Tail
     condition: Condition
-    constants: Mapping[str, Facts]
-    columns: Mapping[str, tuple[Column, int | None]]
+    constants: Mapping[str, ColumnFacts]
+    columns: Mapping[str, tuple[FilterColumn, int | None]]
 
     def of_stripe(self, stripe: int) -> Outcomes:
         """Returns the possible outcomes of the condition in a stripe, by its statistics."""
@@ -55,7 +55,9 @@ class FilePruner:
         return find_outcomes(self.condition, facts)
 
     def groups(self, stripe: int) -> Mask | None:
-        """Tells for each row group of a stripe whether it may have matching rows, by row indexes and bloom filters.
+        """Tells for each row group of a stripe whether it may have matching rows.
+
+        Row indexes and bloom filters decide.
 
         Returns None unless a row index has an entry for each group: a damaged stripe may claim billions of groups.
         """
@@ -75,7 +77,9 @@ class FilePruner:
         known = [self._facts(indexes, group, stride if group < count - 1 else last) for group in range(count)]
         return np.array([may_match(self.condition, facts) for facts in known], dtype=np.bool_)
 
-    def _facts(self, indexes: Mapping[tuple[int, int], messages.Message], group: int, rows: int) -> dict[str, Facts]:
+    def _facts(
+        self, indexes: Mapping[tuple[int, int], messages.Message], group: int, rows: int
+    ) -> dict[str, ColumnFacts]:
         """Returns facts about a row group."""
         facts = dict(self.constants)
         for name, (column, number) in self.columns.items():
@@ -96,7 +100,7 @@ class FilePruner:
         return facts
 
 
-def read_facts(part: messages.Message, rows: int, column: Column, stored: OrcType, tail: Tail) -> Facts:
+def read_facts(part: messages.Message, rows: int, column: FilterColumn, stored: OrcType, tail: Tail) -> ColumnFacts:
     """Returns what statistics of ``rows`` rows tell of ``column``, which the file holds as ``stored``.
 
     Bounds are only taken where every writer's can be trusted, else they are unknown: none of texts by the first writers
@@ -106,7 +110,7 @@ def read_facts(part: messages.Message, rows: int, column: Column, stored: OrcTyp
     values = part.number_of_values
     empty = rows > 0 and values == 0 and part.has_null
     low, high = (None, None) if empty else _bounds(part, column, stored, tail)
-    return Facts(
+    return ColumnFacts(
         low=low,
         high=high,
         has_null=part.has_null or values != rows,
@@ -114,20 +118,22 @@ def read_facts(part: messages.Message, rows: int, column: Column, stored: OrcTyp
     )
 
 
-def _bounds(part: messages.Message, column: Column, stored: OrcType, tail: Tail) -> tuple[Value | None, Value | None]:
-    if column.kind is Kind.NUMBER and stored.kind in INTEGERS:
+def _bounds(
+    part: messages.Message, column: FilterColumn, stored: OrcType, tail: Tail
+) -> tuple[Value | None, Value | None]:
+    if column.kind is ValueKind.NUMBER and stored.kind in INTEGERS:
         return _extremes(part.int_statistics)
-    if column.kind is Kind.NUMBER and stored.kind is TypeKind.DECIMAL:
+    if column.kind is ValueKind.NUMBER and stored.kind is TypeKind.DECIMAL:
         return _decimals(part.decimal_statistics)
-    if column.kind is Kind.FLOAT and stored.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
+    if column.kind is ValueKind.FLOAT and stored.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
         low, high = _extremes(part.double_statistics)
         return (low, high) if low == low and high == high else (None, None)
-    if column.kind is Kind.TEXT and stored.kind in (TypeKind.STRING, TypeKind.VARCHAR):
+    if column.kind is ValueKind.TEXT and stored.kind in (TypeKind.STRING, TypeKind.VARCHAR):
         return _texts(part.string_statistics) if tail.writer or tail.writer_version >= _HIVE_8732 else (None, None)
-    if column.kind is Kind.DATE and stored.kind is TypeKind.DATE:
+    if column.kind is ValueKind.DATE and stored.kind is TypeKind.DATE:
         low, high = _extremes(part.date_statistics)
         return (low, high) if isinstance(low, int) and low >= FIRST_GREGORIAN_DAY else (None, None)
-    if column.kind is Kind.TIMESTAMP and stored.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT):
+    if column.kind is ValueKind.TIMESTAMP and stored.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT):
         return _times(part.timestamp_statistics, tail)
     return None, None
 
@@ -167,7 +173,9 @@ def _times(part: messages.Message, tail: Tail) -> tuple[Value | None, Value | No
 
 
 def build_lookup(kind: TypeKind, stream: int, bloom: messages.Message) -> Callable[[Value], bool] | None:
-    """Returns a function that is false for values that the filter surely does not hold; None if it cannot be used.
+    """Returns a function that is false for values that the filter surely does not hold.
+
+    Returns None if it cannot be used.
 
     It is used for integers, days, and UTF-8 texts. Other types are unreliable: the C++ library fills filters of tinyint
     wrongly, Java leaves filters of booleans empty, units of timestamps differ, chars may be padded, and floating point has
@@ -186,7 +194,10 @@ def build_lookup(kind: TypeKind, stream: int, bloom: messages.Message) -> Callab
 
 
 def _hash(value: Value, kind: TypeKind) -> int | None:
-    """Returns the hash of a value as the file stores it; None if the file stores the value in another form."""
+    """Returns the hash of a value as the file stores it.
+
+    Returns None if the file stores the value in another form.
+    """
     if isinstance(value, bytes):
         return murmur3(value) if kind in _TEXTS else None
     if kind in _TEXTS or not isinstance(value, int) or isinstance(value, bool):

@@ -55,7 +55,9 @@ class Scan:
         return self._txn is not None
 
     def within(self, txn: Transaction) -> Scan:
-        """Returns the same scan under the snapshot of ``txn``, with lossless timestamps, so that ``txn`` can write its rows.
+        """Returns the same scan under the snapshot of ``txn``.
+
+        It has lossless timestamps, so that ``txn`` can write its rows.
 
         Raises:
             Refused: the table was loaded in another transaction.
@@ -68,7 +70,10 @@ class Scan:
         return Scan(self._site, self._table, replace(self._request, timestamps=IN_PARTS), txn)
 
     def entities(self, txn: Transaction) -> list[Entity]:
-        """Returns the table, or the partitions, that ``txn`` would read now, so that a statement can lock them at once."""
+        """Returns the table, or the partitions, that ``txn`` would read now.
+
+        So a statement can lock them at once.
+        """
         names = partitions_to_read(txn, self._table, self._request)
         return [Entity(database=self._table.database, table=self._table.name, partition=name) for name in names]
 

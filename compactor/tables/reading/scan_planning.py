@@ -73,7 +73,9 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
 
 
 def find_default_zone(site: Site, table: Table) -> str | None:
-    """Returns the zone of times in stripes that name none; None if it is not set, or no column has such times.
+    """Returns the zone of times in stripes that name none.
+
+    Returns None if it is not set, or no column has such times.
 
     Raises:
         BadSetting: the setting is not a zone.
@@ -201,8 +203,9 @@ def _directory(txn: Transaction, table: Table, location: str) -> AcidDirectory:
 
 
 def _must_be_allocated(txn: Transaction, table: Table, location: str, names: Collection[str]) -> None:
-    """Refuses a directory with numbers that the metastore never allocated: its rows would silently be missing (PROTOCOL
-    11.3).
+    """Refuses a directory with numbers that the metastore never allocated (PROTOCOL 11.3).
+
+    Its rows would silently be missing.
 
     The metastore is only asked if a name has a number above the snapshot's, if its database is in doubt anyway, or if an
     output would be skipped: a transaction id that was allocated twice may belong to anybody and need not be a compaction.

@@ -1,4 +1,6 @@
-"""The plan of a scan: explicit files with their lengths. Nothing else is read. Plain values that can be serialized.
+"""The plan of a scan: explicit files with their lengths.
+
+Nothing else is read. Plain values that can be serialized.
 
 A plan can be narrowed to rows that came later, and divided into portions for parallel readers.
 """
@@ -25,7 +27,9 @@ _OPENING = 1 << 20  #: the least bytes that a task counts for, because opening f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
-    """The files of one file number in one table or partition; delete events of a number apply only to rows of that number.
+    """The files of one file number in one table or partition.
+
+    Delete events of a number apply only to rows of that number.
 
     ``number`` need not be the bucket in the rows' ROW__IDs; deletes of these rows go by ``number``. ``constants`` are the
     values of the partition columns, by name. With a ``span``, ``inserts`` is a single file, and only its stripes that begin
@@ -77,7 +81,9 @@ class ScanPlan:
 
 
 def keep_later_rows(plan: ScanPlan, earlier: ValidWriteIdList, end: ValidWriteIdList) -> ScanPlan:
-    """Returns the plan of the rows that ``end`` sees but ``earlier``, an older list of the same table, did not see.
+    """Returns the plan of the rows that ``end`` sees and ``earlier`` did not see.
+
+    ``earlier`` is an older list of the same table.
 
     The snapshot of ``plan`` must see all that ``end`` sees. Rows that were deleted since may be missing, because compactions
     remove them. Delete events that ``earlier`` saw are not needed: it also saw the rows that they delete.
@@ -122,7 +128,7 @@ def make_portions(tasks: Iterable[ScanTask], size: int) -> Iterator[tuple[ScanTa
 
 
 def split_task(task: ScanTask, size: int) -> Iterator[ScanTask]:
-    """Yields tasks that together read what ``task`` reads, in the same order, each of about ``size`` bytes of rows.
+    """Yields tasks that together read what ``task`` reads, in order, each of about ``size`` bytes.
 
     Larger files are divided by spans. A task of raw files stays whole, because their row numbers continue from file to file;
     so does a task with a file that a streaming writer may still extend.

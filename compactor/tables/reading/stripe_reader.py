@@ -79,7 +79,7 @@ class FileColumns:
         return number
 
     def column(self, array: Array | None, place: int, rows: int, codec: Codec, zone: JavaZone | None = None) -> Array:
-        """Converts a decoded column to the type that the filter compares, or else to that in the scan's schema.
+        """Converts a decoded column to the type that the filter compares, or to that of the scan's schema.
 
         ``array`` is None for a column that the file lacks.
 
@@ -101,7 +101,9 @@ class FileColumns:
         return convert(wide, Fit(types=self.table_types, column=new, kind=kind, name=name, is_hybrid=self.is_hybrid))
 
     def zone_of(self, stripe: int, places: Sequence[int]) -> JavaZone | None:
-        """Returns the zone whose wall-clock time readers show for timestamps of ``places``; None if decoded ones show it.
+        """Returns the zone whose wall-clock time readers show for timestamps of ``places``.
+
+        Returns None if decoded ones show it.
 
         Raises:
             NotLossless: the zone is unknown.
@@ -131,16 +133,16 @@ def _decoded_type(types: Types, column: int, codec: Codec) -> ArrowType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class StripeRows:
     """Rows of a stripe: ``columns`` by their positions in the table, and ``keys`` if they were requested."""
 
     count: int
     columns: dict[int, Array]
     keys: Array | None
 
-    def filter(self, mask: Array) -> Rows:
+    def filter(self, mask: Array) -> StripeRows:
         """Returns the rows that ``mask`` marks."""
-        return Rows(
+        return StripeRows(
             count=int(np.count_nonzero(np.asarray(mask))),
             columns={place: array.filter(mask) for place, array in self.columns.items()},
             keys=None if self.keys is None else self.keys.filter(mask),
@@ -149,7 +151,7 @@ class Rows:
 
 def read_stripe(
     columns: FileColumns, choice: Choice, places: Sequence[int], ranges: Sequence[range] | None = None
-) -> Iterator[Rows]:
+) -> Iterator[StripeRows]:
     """Yields the kept rows of a stripe in batches of bounded size.
 
     Arrow decodes them. From the first batch on in which Arrow would lose something, pyorc decodes them. With ``ranges``,
@@ -183,7 +185,7 @@ def read_stripe(
 
 def _read_ranges(
     columns: FileColumns, choice: Choice, places: Sequence[int], ranges: Sequence[range]
-) -> Iterator[Rows]:
+) -> Iterator[StripeRows]:
     file, stripe = columns.file, choice.stripe
     numbers = {place: number for place in places if (number := columns.id_of(place)) is not None}
     if has_null_rows(file, stripe):
@@ -198,32 +200,32 @@ def _read_ranges(
             keys.skip(start - at)
         at = start + count
         kept_keys = None if keys is None else keys.next(count)
-        yield _keep(Rows(count=count, columns=converted, keys=kept_keys), choice, at)
+        yield _keep(StripeRows(count=count, columns=converted, keys=kept_keys), choice, at)
 
 
-def _keep(rows: Rows, choice: Choice, end: int) -> Rows:
+def _keep(rows: StripeRows, choice: Choice, end: int) -> StripeRows:
     if choice.keep is None:
         return rows
     return rows.filter(choice.keep.slice(end - rows.count, rows.count))
 
 
-def _last(rows: Rows, count: int) -> Rows:
+def _last(rows: StripeRows, count: int) -> StripeRows:
     first = rows.count - count
-    return Rows(
+    return StripeRows(
         count=count,
         columns={place: array.slice(first) for place, array in rows.columns.items()},
         keys=None if rows.keys is None else rows.keys.slice(first),
     )
 
 
-def _all_rows(columns: FileColumns, choice: Choice, places: Sequence[int], codec: Codec) -> Iterator[Rows]:
+def _all_rows(columns: FileColumns, choice: Choice, places: Sequence[int], codec: Codec) -> Iterator[StripeRows]:
     file, stripe = columns.file, choice.stripe
     keys = KeyReader(file, stripe) if columns.plan.row_ids else None
     zone = columns.zone_of(stripe, places)
     done = 0
     for count, arrays in _batches(columns, stripe, places, codec):
         converted = {place: columns.column(arrays.get(place), place, count, codec, zone) for place in places}
-        yield Rows(count=count, columns=converted, keys=None if keys is None else keys.next(count))
+        yield StripeRows(count=count, columns=converted, keys=None if keys is None else keys.next(count))
         done += count
     total = file.tail.stripes[stripe].rows
     if done != total:
@@ -252,7 +254,10 @@ def _batches(
 
 
 def has_null_rows(file: AcidFile, stripe: int) -> bool:
-    """Tells whether a row of an ACID file may be NULL as a whole; its struct then hides how many values the columns have."""
+    """Tells whether a row of an ACID file may be NULL as a whole.
+
+    Its struct then hides how many values the columns have.
+    """
     if file.is_raw:
         return False
     statistics = file.tail.stripe_statistics
@@ -263,7 +268,10 @@ def has_null_rows(file: AcidFile, stripe: int) -> bool:
 
 
 class KeyReader:
-    """Reads the ROW__IDs of a stripe from the first row on: from statistics or the file's name if possible, else decoded."""
+    """Reads the ROW__IDs of a stripe from the first row on.
+
+    They come from statistics or the file's name if possible, else they are decoded.
+    """
 
     def __init__(self, file: AcidFile, stripe: int) -> None:
         rows = file.tail.stripes[stripe].rows

@@ -30,7 +30,7 @@ from compactor.tables.filters.evaluation import match_rows
 from compactor.tables.filters.partition_constants import partition_facts
 from compactor.tables.filters.pruning import FilePruner
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
-from compactor.tables.reading.stripe_reader import FileColumns, Rows, in_unit, read_stripe
+from compactor.tables.reading.stripe_reader import FileColumns, StripeRows, in_unit, read_stripe
 
 FEW = (
     8  #: row groups are read singly if at most one in so many is needed: pyorc, which can, takes that much longer a row
@@ -42,7 +42,9 @@ _TURN_S = 0.1
 
 
 def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int = 1) -> Iterator[pa.RecordBatch]:
-    """Yields the visible rows of a task that meet the plan's condition, in file order and in the plan's schema.
+    """Yields the visible rows of a task that meet the plan's condition.
+
+    They come in file order and in the plan's schema.
 
     Args:
         threads: the number of stripes that are decoded at a time.
@@ -93,8 +95,10 @@ class FileReader:
     file: AcidFile
 
     def jobs(self, events: Deletes) -> Iterator[Job[pa.RecordBatch]]:
-        """Yields a function for each stripe that may have rows to return; it reads those that are visible and meet the
-        condition."""
+        """Yields a function for each stripe that may have rows to return.
+
+        It reads those that are visible and meet the condition.
+        """
         for stripe, entry in enumerate(self.file.tail.stripes):
             if not entry.rows or not self._is_within(entry.offset) or self._is_known(stripe):
                 continue
@@ -131,7 +135,10 @@ class FileReader:
         return None if choice.action is Action.DROP else partial(self._batches, choice, condition, ranges)
 
     def _ranges(self, stripe: int, groups: Mask) -> list[range] | None:
-        """Returns the row numbers of the row groups if they are few; many are read faster with all rows between them."""
+        """Returns the row numbers of the row groups if they are few.
+
+        Many are read faster with all rows between them.
+        """
         if groups.sum() * FEW > len(groups):
             return None
         stride, rows = self.file.tail.row_index_stride, self.file.tail.stripes[stripe].rows
@@ -167,7 +174,7 @@ class FileReader:
             },
         )
 
-    def _comparable(self, rows: Rows, condition: Condition) -> pa.RecordBatch:
+    def _comparable(self, rows: StripeRows, condition: Condition) -> pa.RecordBatch:
         """Returns the condition's columns by name."""
         names = list(find_columns(condition))
         places = {name: place for place, name in enumerate(self.plan.names)}
@@ -179,7 +186,7 @@ class FileReader:
             return pa.RecordBatch.from_arrays([pa.nulls(rows.count)], names=[""])
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
-    def _in_schema(self, rows: Rows) -> pa.RecordBatch:
+    def _in_schema(self, rows: StripeRows) -> pa.RecordBatch:
         schema = self.plan.schema
         if not len(schema):
             return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows.count, [None]))

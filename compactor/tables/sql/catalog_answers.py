@@ -106,7 +106,10 @@ def _list_names(statement: Statement, column: str, names: Iterable[str], empty: 
 
 
 def _filter_names(names: Iterable[str], pattern: str | None) -> list[str]:
-    """Filters names by a pattern of Hive: ``*`` and ``%`` match any text, ``_`` a character, ``|`` is an or."""
+    """Filters names by a pattern of Hive.
+
+    ``*`` and ``%`` match any text, ``_`` a character, ``|`` is an or.
+    """
     if pattern is None:
         return list(names)
     parts = re.split(r"([*%_|])", pattern.strip().lower())

@@ -90,7 +90,10 @@ def find_partitions(catalog: Catalog, table: Table, spec: Spec | None) -> list[P
 
 
 def _parse_value(table: Table, key: Column, text: str) -> object:
-    """Converts a text to the type of its key. A string is cut to its maximum length; a char is padded with blanks."""
+    """Converts a text to the type of its key.
+
+    A string is cut to its maximum length; a char is padded with blanks.
+    """
     kind = column_type(table, key)
     if pa.types.is_string(kind):
         door = Door(table=str(table), columns=((key.name, key.type),))

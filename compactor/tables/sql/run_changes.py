@@ -72,9 +72,11 @@ def roll_back(session: Session, statement: Statement, action: parsed_actions.Rol
 
 
 def columns_of_values(
-    table: Table, action: parsed_actions.Insert | parsed_actions.Target, static: Mapping[str, object]
+    table: Table, action: parsed_actions.Insert | parsed_actions.InsertTarget, static: Mapping[str, object]
 ) -> list[Column]:
-    """Returns the column of each value of a row: in the table's or the given order, with dynamic partition keys last.
+    """Returns the column of each value of a row.
+
+    The order is the table's or the given one, with dynamic partition keys last.
 
     Raises:
         NotFound: the table has no such column.
@@ -99,7 +101,7 @@ def columns_of_values(
     return [*columns.values(), *(known[key] for key in named)]
 
 
-def _rows(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[parsed_actions.Literal]]) -> pa.Table:
+def _rows(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[parsed_actions.ValuesLiteral]]) -> pa.Table:
     expected, actual = len(columns), len(rows[0])
     if expected != actual:
         names = ", ".join(column.name for column in columns)

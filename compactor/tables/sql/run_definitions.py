@@ -1,4 +1,7 @@
-"""CREATE, DROP and ALTER in an embedded metastore, each under the locks of its statement; and TRUNCATE in any metastore."""
+"""CREATE, DROP and ALTER in an embedded metastore, each under the locks of its statement.
+
+TRUNCATE runs in any metastore.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""SELECT of columns from one table, without an engine; and CREATE TABLE … AS, which creates a table with the rows of one.
+"""SELECT of columns from one table, without an engine.
 
-The table and its rows appear in the catalog together, or not at all."""
+CREATE TABLE … AS creates a table with the rows of one.
+
+The table and its rows appear in the catalog together, or not at all.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,10 @@ def _types(table: values.Table, names: Sequence[str]) -> list[Types]:
 def _rows(
     session: Session, table: values.Table, action: parsed_actions.Select, names: Sequence[str]
 ) -> Iterator[Mapping[str, object]]:
-    """Yields rows as JSON values, with the columns in the order of ``names``. A limit ends the scan, which then commits."""
+    """Yields rows as JSON values, with the columns in the order of ``names``.
+
+    A limit ends the scan, which then commits.
+    """
     types, remaining = _types(table, names), action.limit
     if remaining == 0:
         return
@@ -112,7 +118,9 @@ def create_as(session: Session, statement: Statement, action: parsed_actions.Cre
 
 
 def answer_if_there(session: Session, statement: Statement, action: parsed_actions.CreateTableAs) -> Answer | None:
-    """Returns the answer if the table exists and the statement has IF NOT EXISTS; None if the table is to be created.
+    """Returns the answer if the table exists and the statement has IF NOT EXISTS.
+
+    Returns None if the table is to be created.
 
     Raises:
         Refused: the table exists and the statement has no IF NOT EXISTS, the metastore is Hive's, or its mode is observe.

@@ -103,7 +103,7 @@ def _check(statement: Statement, has_spark: bool) -> None:
             )
         case parsed_actions.CreateTableAs(select=parsed_actions.Select(where=where)) if not has_spark:
             _check_filter(what, where)
-        case parsed_actions.Merge() | parsed_actions.MultiInsert() if not has_spark:
+        case parsed_actions.MergeStatement() | parsed_actions.MultiInsert() if not has_spark:
             raise NotSupported(f"{what} needs Spark; compactor.spark_tables.sql(spark, text) runs it")
         case parsed_actions.Update(nested=nested) | parsed_actions.Delete(nested=nested) if (
             nested is not None and not has_spark

@@ -76,7 +76,10 @@ class Session:
 
     @contextmanager
     def within(self, *writes: values.Table) -> Iterator[Transaction]:
-        """Yields the open transaction; if none is open, one that writes ``writes`` and commits when the block ends."""
+        """Yields the open transaction.
+
+        If none is open, yields one that writes ``writes`` and commits when the block ends.
+        """
         if self.transaction is not None:
             yield self.transaction
             return

@@ -1,4 +1,6 @@
-"""A batch of transactions that are opened ahead; a stream's commits use them up one by one (Hive's transaction batch).
+"""A batch of transactions that are opened ahead.
+
+A stream's commits use them up one by one (Hive's transaction batch).
 
 The work that an insert does before it writes is done once for the whole batch: lock, write IDs, the check that they are
 unused, components. The last transaction of the batch holds one lock for all, from before the write IDs are allocated until
@@ -44,7 +46,9 @@ _ROLE = "stream"
 
 
 def next_batch_size(size: int, used: int, took_s: float) -> int:
-    """Returns the size of the next batch, from the size of the last one and how many transactions were used.
+    """Returns the size of the next batch.
+
+    It follows from the size of the last one and how many transactions were used.
 
     It is as many as were used, or twice as many if all were used within half a batch's age.
     """
@@ -53,7 +57,7 @@ def next_batch_size(size: int, used: int, took_s: float) -> int:
     return max(used, 1)
 
 
-class Batch:
+class TransactionBatch:
     """Open transactions that each insert into ``table`` once.
 
     Args:
@@ -124,7 +128,10 @@ class Batch:
 
     @property
     def locations(self) -> Mapping[str, str]:
-        """The directories of partitions that the batch has written into; empty if no lock keeps them from being dropped."""
+        """The directories of partitions that the batch has written into.
+
+        It is empty if no lock keeps them from being dropped.
+        """
         return self._locations if self._watch.has_locks else {}
 
     def remember(self, locations: Mapping[str, str]) -> None:
@@ -133,7 +140,7 @@ class Batch:
 
     @contextmanager
     def next(self) -> Iterator[tuple[Transaction, WriteStatement, bool]]:
-        """Yields the next transaction, its statement, and whether the component of the statement is provisional.
+        """Yields the next transaction, its statement, and whether the statement's component is provisional.
 
         The end of the block commits the transaction; an exception aborts it.
 
@@ -206,7 +213,10 @@ class Batch:
         return table
 
     def _commit_checks(self, opened: Transaction) -> list[InTransaction]:
-        """Returns checks for the committing database transaction: the batch's lock must still protect ``opened``."""
+        """Returns checks for the committing database transaction.
+
+        The batch's lock must still protect ``opened``.
+        """
         dialect = self._site.metastore.dialect
 
         def is_held(conn: Connection) -> None:

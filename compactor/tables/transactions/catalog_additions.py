@@ -53,7 +53,10 @@ class AddedPartitions:
         return dict(self._new)
 
     def take_back(self, before: Mapping[Entity, NewPartition]) -> None:
-        """Forgets the partitions that were added after ``partitions`` returned ``before``; their empty directories stay."""
+        """Forgets the partitions that were added after ``partitions`` returned ``before``.
+
+        Their empty directories stay.
+        """
         self._new = dict(before)
         for component, names in list(self._components.items()):
             names.intersection_update(entity.partition or "" for entity in before if entity.table == component[0].table)
@@ -131,7 +134,10 @@ class AddedPartitions:
             raise error
 
     def at_commit(self, txn: TxnId) -> Sequence[InTransaction]:
-        """Returns the actions that add the partitions and their components, within the committing database transaction."""
+        """Returns the actions that add the partitions and their components as ``txn`` commits.
+
+        They run within the committing database transaction.
+        """
         if not self._new:
             return ()
         adding = self._site.metastore.new_partitions.adding(list(self._new.values()))
@@ -166,7 +172,7 @@ def must_be_a_partition_name(site: Site, table: Table, name: str) -> None:
 
 
 def must_be_the_only_spelling(site: Site, table: Table, names: Collection[str]) -> None:
-    """Refuses partitions of which the table has another one with the same values, such as ``day=07`` for ``day=7``.
+    """Refuses partitions of which the table has another spelling, such as ``day=07`` for ``day=7``.
 
     Rows of one value would be in both, and an overwrite would leave those of the other.
 
@@ -264,7 +270,9 @@ class CreatedTables:
             raise error
 
     def at_commit(self, txn: TxnId) -> Sequence[InTransaction]:
-        """Returns the actions that create the tables and their components, within the committing database transaction.
+        """Returns the actions that create the tables and their components.
+
+        They run within the committing database transaction.
 
         They raise Refused if somebody has created a table of the same name meanwhile.
         """

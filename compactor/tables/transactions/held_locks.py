@@ -1,4 +1,7 @@
-"""The locks that a transaction takes and holds; their kinds depend on the Hive release of the metastore's schema."""
+"""The locks that a transaction takes and holds.
+
+Their kinds depend on the Hive release of the metastore's schema.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ class HeldLocks:
         self._strongest: dict[Entity, LockType] = {}
 
     def take(self, locks: Iterable[tuple[Entity, LockType]]) -> bool:
-        """Takes locks in one request, except where the transaction holds one as strong; returns true if it took any.
+        """Takes locks in one request, except where the transaction holds one as strong.
+
+        Returns true if it took any.
 
         A lock on a table stands for those that write its partitions: another request would queue behind whoever waits for
         the table, and so for this transaction. Reads keep the lock on each partition (PROTOCOL 13.1).
@@ -61,7 +66,10 @@ class HeldLocks:
                     self._strongest[entity] = request.type
 
     def _strength(self, entity: Entity, missing: Mapping[Entity, LockType]) -> int:
-        """Returns the strength of the strongest lock on ``entity`` that is held or in ``missing``; -1 without any."""
+        """Returns the strength of the strongest lock on ``entity`` that is held or in ``missing``.
+
+        Returns -1 without any.
+        """
         return max((locks[entity].strength for locks in (self._strongest, missing) if entity in locks), default=-1)
 
 

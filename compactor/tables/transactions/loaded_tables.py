@@ -80,7 +80,9 @@ def find_loaded(catalog: Catalog, loaded: LoadedTable) -> Table:
 
 
 def must_be_as_loaded(loaded: LoadedTable, table: Table, catalog: Catalog) -> None:
-    """Refuses ``table``, which was read from ``catalog`` under its lock, if it differs from the one that was loaded.
+    """Refuses ``table`` if it differs from the one that was loaded.
+
+    It was read from ``catalog`` under its lock.
 
     Raises:
         NotFound, Refused: as for ``reload``.

@@ -1,4 +1,6 @@
-"""Finds write IDs and transactions in a table's directories that its metastore has never allocated (PROTOCOL 11.3).
+"""Finds write IDs and transactions in a table's directories that its metastore has never allocated.
+
+See PROTOCOL 11.3.
 
 Reads and writes check the names in the directory they use. But after a metastore was restored from an older copy, other
 directories of the table, and of partitions that the copy does not know, may also hold numbers that it has forgotten.
@@ -145,7 +147,10 @@ def _directories(site: Site, table: Table, *, only_unknown: bool) -> list[_Direc
 
 
 def _partitions_on_disk(site: Site, table: Table, root: str, threads: SideBySide) -> list[str]:
-    """Returns the names of partitions below ``root`` in descending order, such as ``day=2026-11-02/hour=3``."""
+    """Returns the names of partitions below ``root`` in descending order.
+
+    For example ``day=2026-11-02/hour=3``.
+    """
     names = [""]
     for key in table.partition_keys:
         begins = f"{key.name.lower()}="
@@ -168,7 +173,10 @@ def _children(site: Site, path: str) -> tuple[str, ...]:
 
 
 class UnusedWriteIds:
-    """Locations that were checked for the write IDs of a transaction, or of several that were opened together."""
+    """Locations that were checked for the write IDs of one or more transactions.
+
+    Several transactions were opened together.
+    """
 
     def __init__(self, site: Site) -> None:
         self._storage = site.storage
@@ -191,7 +199,9 @@ class UnusedWriteIds:
             self._names[location] = names
 
     def check(self, what: str, table: Table, location: str, write_id: WriteId, last: WriteId | None = None) -> None:
-        """Checks that nothing at ``location`` had ``write_id`` (or a write ID up to ``last``) when it was first listed.
+        """Checks that nothing at ``location`` had this write ID when it was first listed.
+
+        With ``last``, checks all write IDs up to it.
 
         Raises:
             StorageError: a directory there holds one of them, or hides it.

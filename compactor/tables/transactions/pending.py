@@ -56,7 +56,10 @@ class Pending:
         return dict(self._directories)
 
     def take_back(self, before: Mapping[str, tuple[PendingDirectory, ...]]) -> None:
-        """Forgets directories that were staged after ``directories`` returned ``before``; their files stay in staging."""
+        """Forgets directories that were staged after ``directories`` returned ``before``.
+
+        Their files stay in staging.
+        """
         self._directories = dict(before)
 
     def at(self, location: str) -> tuple[PendingDirectory, ...]:
@@ -64,11 +67,16 @@ class Pending:
         return self._directories.get(location, ())
 
     def next_row(self, location: str, number: int) -> int:
-        """Returns the row ID of the next row inserted at ``location`` into files of this number (PROTOCOL 14.5)."""
+        """Returns the row ID of the next row inserted at ``location`` into files of this number.
+
+        See PROTOCOL 14.5.
+        """
         return self._rows[location, number]
 
     def attempt(self, location: str, acid: Base | Delta) -> str:
-        """Returns a new path at ``location`` for an attempt to write the files of ``acid``; it does not exist yet.
+        """Returns a new path at ``location`` for an attempt to write the files of ``acid``.
+
+        It does not exist yet.
 
         Raises:
             NotSupported: the transaction has overwritten the location, so readers see only the base of its write ID.
@@ -81,7 +89,7 @@ class Pending:
         return f"{self.attempts(location)}/{secrets.token_hex(8)}"
 
     def attempts(self, location: str) -> str:
-        """Returns the directory for attempts of this process, and for attempts of others that ``accept_from`` takes."""
+        """Returns the directory for attempts of this process, and of others that ``accept_from`` takes."""
         if location not in self._staging:
             staging = f"{location}/{writing_name(self._txn, token())}"
             self._storage.make_private(staging, (ATTEMPTS, OUT))
@@ -94,7 +102,7 @@ class Pending:
             self._storage.remove(self._staging.pop(location), durable=False)
 
     def accept(self, location: str, acid: Base | Delta, outputs: Sequence[Output], home: str) -> None:
-        """Accepts an attempt's files, written by this process at ``home``, as the statement's directory ``acid``.
+        """Accepts files that this process wrote at ``home`` as the statement's directory ``acid``.
 
         A base replaces everything that the transaction has staged at this location before.
         """
@@ -114,7 +122,9 @@ class Pending:
         self._take(location, acid, outputs, path, files)
 
     def accept_from(self, location: str, acid: Base | Delta, source: str, outputs: Sequence[Output]) -> None:
-        """Accepts ``source``, a directory that another process has filled with ``outputs``, as a directory of the statement.
+        """Accepts ``source``, which another process has filled, as a directory of the statement.
+
+        It has filled it with ``outputs``.
 
         It may be an attempt at another location, since partitions show only in the rows.
 
@@ -162,7 +172,9 @@ class Pending:
         reach(WriteStep.WRITE_DURABLE)
 
     def name(self, limit_s: float) -> None:
-        """Gives every staged directory its final name, one after another; readers skip names of an open write ID.
+        """Gives every staged directory its final name, one after another.
+
+        Readers skip names of an open write ID.
 
         Raises:
             StorageError: a name is taken, or ``limit_s`` has passed, so that the transaction may have timed out meanwhile.
@@ -193,7 +205,7 @@ def _staged_file(output: Output) -> StagedFile:
 def overlay(
     inserts: dict[int, list[Input]], deletes: dict[int, list[Input]], pending: Sequence[PendingDirectory]
 ) -> None:
-    """Adds the files that the reading transaction itself has staged to the files of a directory, by file number."""
+    """Adds the files that the reading transaction has staged to those of a directory, by file number."""
     for directory in pending:
         if isinstance(directory.acid, Base):
             inserts.clear()
@@ -233,7 +245,10 @@ class Written:
         return self._places.keys()
 
     def writes(self, staged: Mapping[str, Sequence[PendingDirectory]], added: Collection[Entity]) -> list[Write]:
-        """Returns the writes to commit, with their ``staged`` files, by location; entities in ``added`` are new."""
+        """Returns the writes to commit, with their ``staged`` files, by location.
+
+        Entities in ``added`` are new.
+        """
         return [
             Write(
                 entity=entity,

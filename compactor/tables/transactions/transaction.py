@@ -1,4 +1,4 @@
-"""A Hive transaction over any number of tables: one snapshot, its locks, a heartbeat, and its statements.
+"""A Hive transaction over any number of tables: a snapshot, locks, a heartbeat, statements.
 
 The snapshot is taken once, after the first locks, and stays the same until the end. A component is recorded before any of
 its files exists, so that an aborted transaction is remembered for as long as its files exist (PROTOCOL 8).
@@ -77,7 +77,10 @@ class WriteStatement:
 
 
 class Transaction:
-    """An open transaction, created by ``transaction_block.transaction``. After its block its snapshot cannot be read."""
+    """An open transaction, created by ``transaction_block.transaction``.
+
+    After its block its snapshot cannot be read.
+    """
 
     def __init__(self, site: Site, txn: TxnId, opening: NewTransaction, heart: Heartbeat, watch: Watch) -> None:
         self._opening = opening
@@ -151,7 +154,9 @@ class Transaction:
         self._take((_entity(table, name), LockType.SHARED_READ) for name in partitions)
 
     def must_be_as_loaded(self, table: Table) -> Table:
-        """Reads ``table`` again and returns it. A lock is held, so nobody alters or drops it from now on (PROTOCOL 14.25).
+        """Reads ``table`` again and returns it.
+
+        A lock is held, so nobody alters or drops it from now on (PROTOCOL 14.25).
 
         Raises:
             NotFound: it was renamed or dropped since it was loaded.
@@ -180,7 +185,10 @@ class Transaction:
         self._watch.has_locks = self._watch.has_locks or bool(requests)
 
     def write_ids(self, table: Table) -> ValidWriteIdList:
-        """Returns the write IDs of ``table`` that this transaction sees, including its own; the list stays the same."""
+        """Returns the write IDs of ``table`` that this transaction sees, including its own.
+
+        The list stays the same.
+        """
         name = (table.database, table.name)
         if name not in self._write_ids:
             self._write_ids[name] = self.site.write_ids(table, self.txns)
@@ -189,13 +197,18 @@ class Transaction:
         return self._write_ids[name]
 
     def partitions(self, table: Table, names: Collection[str] | None = None) -> list[Partition]:
-        """Returns the partitions of ``table`` (or only those with ``names``), and all that this transaction adds."""
+        """Returns the partitions of ``table``, and all that this transaction adds.
+
+        With ``names``, only those of the table.
+        """
         existing = self.site.metastore.catalog.partitions(table, None if names is None else sorted(names))
         known = {part.name for part in existing}
         return existing + [part for part in self.added.partitions_of(table) if part.name not in known]
 
     def begin_statement(self, entity: Entity, operation: WriteOperation, loaded: Table | None = None) -> WriteStatement:
-        """Begins the next statement on ``entity``: takes its lock and write ID, and records it before its files are written.
+        """Begins the next statement on ``entity``: takes its lock and write ID, and records it.
+
+        It does so before the statement's files are written.
 
         Statement IDs count within one table, as they do within a transaction of Hive.
 
@@ -229,7 +242,10 @@ class Transaction:
         return statement
 
     def _first_statement(self, table: Table, entity: Entity, operation: WriteOperation) -> WriteStatement:
-        """Begins the statement that writes the rows of a new table; the commit adds both the table and its component."""
+        """Begins the statement that writes the rows of a new table.
+
+        The commit adds both the table and its component.
+        """
         statement = self._begin(table, entity, operation, path_of(self.site.storage, table, None))
         self._unused.check(str(entity), table, statement.location, statement.write_id)
         self.created.record(entity, operation.value, statement.write_id)
@@ -238,7 +254,9 @@ class Transaction:
         return statement
 
     def take(self, statement: WriteStatement, unused: UnusedWriteIds, *, is_provisional: bool) -> None:
-        """Takes over a statement that was begun ahead; its lock is held, its write ID and component are recorded.
+        """Takes over a statement that was begun ahead.
+
+        Its lock is held, its write ID and component are recorded.
 
         Args:
             unused: has checked its write ID already, together with others.
@@ -253,7 +271,10 @@ class Transaction:
 
     @contextmanager
     def whole_statement(self) -> Iterator[None]:
-        """Undoes a statement that fails within the block; a later commit then publishes nothing of it (PROTOCOL 14.12)."""
+        """Undoes a statement that fails within the block.
+
+        A later commit then publishes nothing of it (PROTOCOL 14.12).
+        """
         staged, added, written = self.pending.directories, self.added.partitions, self.written.places
         try:
             yield
@@ -275,7 +296,7 @@ class Transaction:
         self._lock_and_check(table, _entity(table, partition), lock, to_read, must_see_all=True)
 
     def lock_for_appending(self, table: Table, partition: str | None, to_read: Sequence[Entity]) -> None:
-        """Takes the lock of an INSERT on the table or partition, and locks to read ``to_read``, in one request.
+        """Takes the lock of an INSERT, and locks to read ``to_read``, in one request.
 
         Raises:
             LockNotGranted, TransactionAborted: as for ``begin_statement``.
@@ -295,7 +316,9 @@ class Transaction:
         must_see_all: bool = False,
         others: Sequence[Entity] = (),
     ) -> None:
-        """Takes the table's lock of an UPDATE or DELETE, or ``kind``, and locks to read ``partitions`` and ``others``.
+        """Takes the table's lock of an UPDATE or DELETE, or ``kind``, and locks to read others.
+
+        Those are ``partitions`` and ``others``.
 
         This happens before anything is read (PROTOCOL 14.2), and in one request: a second request would wait behind others
         that wait for the first one.
@@ -384,7 +407,9 @@ class Transaction:
         return statement
 
     def begin_statement_of_rows(self, table: Table, operation: WriteOperation) -> WriteStatement:
-        """Begins the next statement on ``table`` as it was loaded; if it is partitioned, its rows say where it writes.
+        """Begins the next statement on ``table`` as it was loaded.
+
+        If it is partitioned, its rows say where it writes.
 
         Raises the errors of ``begin_statement`` and ``begin_dynamic_statement``.
         """
@@ -418,7 +443,10 @@ class Transaction:
         return self.added.add(table, name, write_id, (self.txns, self.write_ids(table)))
 
     def record_partitions(self, statement: WriteStatement, partitions: Mapping[str, str]) -> None:
-        """Replaces the provisional component of a dynamic statement by its partitions, given with their locations."""
+        """Replaces the provisional component of a dynamic statement by its partitions.
+
+        They are given with their locations.
+        """
         for name, location in partitions.items():
             self._unused.check(f"{statement.entity} {name}", statement.table, location, statement.write_id)
         entities = {name: replace(statement.entity, partition=name) for name in partitions}

@@ -1,4 +1,7 @@
-"""Opens and ends transactions: ``with transaction(site) as txn:`` commits when the block ends, aborts if it raises."""
+"""Opens and ends transactions.
+
+``with transaction(site) as txn:`` commits when the block ends, aborts if it raises.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,10 @@ def transaction(
 
 @contextmanager
 def ending(opened: Transaction, heart: Heartbeat, watch: Watch, role: str) -> Iterator[None]:
-    """Commits ``opened`` at the end of the block, or aborts it if the block raises; raises as ``transaction`` does."""
+    """Commits ``opened`` at the end of the block, or aborts it if the block raises.
+
+    Raises as ``transaction`` does.
+    """
     site = opened.site
     try:
         yield

@@ -1,4 +1,7 @@
-"""Watches for what ends a program's transaction early: its age while it only reads, and the loss of its locks."""
+"""Watches for what ends a program's transaction early: its age, and the loss of its locks.
+
+Its age counts while it only reads.
+"""
 
 from __future__ import annotations
 

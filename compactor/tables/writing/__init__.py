@@ -1,3 +1,3 @@
-"""Statements that change tables: rows are fitted, divided into partitions and buckets, and written like Hive's."""
+"""Statements that change tables: rows are fitted, divided into partitions and buckets, written."""
 
 from __future__ import annotations

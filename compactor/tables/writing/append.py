@@ -1,4 +1,4 @@
-"""Appends rows to a table, or replaces the rows of a table or its partitions, as one statement of a transaction."""
+"""Appends rows to a table, or replaces rows of a table or its partitions, as one statement."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class WriteOptions:
 
 
 class Streamed(Protocol):
-    """Data with Arrow's C stream interface, such as data frames of pandas and polars and relations of DuckDB."""
+    """Data with Arrow's C stream interface.
+
+    Data frames of pandas and polars and relations of DuckDB have it.
+    """
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -73,7 +76,7 @@ def append(txn: Transaction, table: Table, rows: RowSource, options: WriteOption
 
 
 def overwrite(txn: Transaction, table: Table, rows: RowSource, options: WriteOptions) -> int:
-    """Replaces all rows of ``table``, or of the partition of ``options``, or of the partitions among ``rows``.
+    """Replaces all rows of ``table``, of the partition of ``options``, or of the partitions of ``rows``.
 
     Returns the number of new rows. Raises the errors of ``append``, and WriteConflict if the transaction has read ``table``
     and does not see all rows that would be replaced.
@@ -90,7 +93,10 @@ def read_within(txn: Transaction, rows: RowSource) -> RowSource:
 
 
 def conform_rows(table: Table, rows: RowSource, options: WriteOptions) -> Iterator[pa.Table]:
-    """Yields rows fitted to the table's columns, partition columns last; rows of a stream in parts of bounded size."""
+    """Yields rows fitted to the table's columns, partition columns last.
+
+    Rows of a stream come in parts of bounded size.
+    """
     columns = tuple((column.name, column.type) for column in (*table.columns, *table.partition_keys))
     door = Door(table=str(table), columns=columns, time_zone=options.time_zone)
     keys = _partition_values(table, options)
@@ -98,7 +104,7 @@ def conform_rows(table: Table, rows: RowSource, options: WriteOptions) -> Iterat
 
 
 def find_static_partition(table: Table, options: WriteOptions) -> str | None:
-    """Returns the name of the partition if ``options`` has the values of all partition columns, otherwise None.
+    """Returns the partition's name if ``options`` has the values of all partition columns, else None.
 
     Raises:
         NotFound: it has a column that is not a partition column.
@@ -161,7 +167,9 @@ def stage_rows(
     locations: Mapping[str, str] | None = None,
     known: Mapping[str, str] | None = None,
 ) -> Mapping[str, str]:
-    """Stages the rows of a statement, by partition and file number; returns the locations of the partitions.
+    """Stages the rows of a statement, by partition and file number.
+
+    Returns the locations of the partitions.
 
     Args:
         locations: by partition; None if the statement's component is provisional, so that its partitions must be recorded.
@@ -215,7 +223,10 @@ def split_rows(table: Table, rows: RowSource) -> Iterator[pa.Table]:
 
 
 def _parts_of_stream(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """Yields the parts of a stream; an empty stream has one part without rows, so that its columns are still checked."""
+    """Yields the parts of a stream.
+
+    An empty stream has one part without rows, so that its columns are still checked.
+    """
     parts = join_batches(reader)
     yield next(parts, reader.schema.empty_table())
     yield from parts
@@ -228,7 +239,9 @@ def _exists(txn: Transaction, table: Table, partition: str) -> bool:
 def find_locations(
     txn: Transaction, statement: WriteStatement, names: Collection[str], known: Mapping[str, str] = MappingProxyType({})
 ) -> Mapping[str, str]:
-    """Returns the directory of each partition; adds partitions that do not exist, in the order of their names.
+    """Returns the directory of each partition.
+
+    Adds partitions that do not exist, in the order of their names.
 
     Args:
         known: directories of existing partitions.

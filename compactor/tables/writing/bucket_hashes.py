@@ -91,7 +91,9 @@ def _bits(array: pa.Array, dtype: npt.DTypeLike) -> Numbers:
 
 
 def _floating_2(array: pa.Array, dtype: npt.DTypeLike, whole: npt.DTypeLike) -> Hashes:
-    """Returns Murmur hashes. Hive takes a value's bits for a number, and hashes the bits of that number as a float.
+    """Returns Murmur hashes.
+
+    Hive takes a value's bits for a number, and hashes the bits of that number as a float.
 
     For -0.0, Hive's function and the file into which Hive puts the row disagree [seen].
     """
@@ -167,7 +169,10 @@ def _decimal_1(array: pa.Array) -> Hashes:
 
 
 def _decimal_2(array: pa.Array) -> Hashes:
-    """Returns hashes of the unscaled values only, as ``BigInteger.toByteArray`` has them: 1 and 0.1 have the same."""
+    """Returns hashes of the unscaled values only, as ``BigInteger.toByteArray`` has them.
+
+    1 and 0.1 have the same.
+    """
     return _murmur_each(
         unscaled.to_bytes((unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1, signed=True)
         for unscaled, _ in _decimals(array)

@@ -1,4 +1,6 @@
-"""Deletes, updates and upserts rows: a scan finds them, their ROW__IDs are deleted, new versions are inserted.
+"""Deletes, updates and upserts rows.
+
+A scan finds them, their ROW__IDs are deleted, new versions are inserted.
 
 Delete events go by the number of the file that holds a row, which need not be the bucket in its ROW__ID (PROTOCOL 14.4). So
 they are written for each task of the scan. Memory holds a bounded number of them; more are sorted on disk.
@@ -25,7 +27,7 @@ from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents,
 from compactor.rewrite.full_acid.output_format import output_of
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder
-from compactor.tables.filters.expressions import Comparison, Literal, Name, parse
+from compactor.tables.filters.expressions import ColumnName, Comparison, Literal, parse
 from compactor.tables.filters.partition_constants import char_length
 from compactor.tables.reading.scan import THREADS, Scan
 from compactor.tables.reading.scan_planning import ScanRequest, partitions_to_read, plan_scan
@@ -222,7 +224,7 @@ def _value(table: Table, name: str, text: str) -> pa.Array | str:
     keys = {key.name.lower(): key for key in table.partition_keys}
     must_be_assignable(table, [name])
     operand = _operand(text)
-    if isinstance(operand, Name):
+    if isinstance(operand, ColumnName):
         _must_be_known(table, operand.name)
         return {**columns, **keys}[operand.name].name
     column = columns[name]
@@ -231,13 +233,13 @@ def _value(table: Table, name: str, text: str) -> pa.Array | str:
     return door.conform(pa.table({column.name: literal})).column(0).combine_chunks()
 
 
-def _operand(text: str) -> Name | Literal:
+def _operand(text: str) -> ColumnName | Literal:
     """Parses a value with the grammar of filters."""
     try:
         expression = parse(f"c = {text}")
     except BadExpression as error:
         raise BadExpression(f"value {text!r}: expected a literal, NULL or the name of a column: {error}") from error
-    if not isinstance(expression, Comparison) or not isinstance(expression.left, Name):
+    if not isinstance(expression, Comparison) or not isinstance(expression.left, ColumnName):
         raise BadExpression(f"value {text!r}: expected a literal, NULL or the name of a column")
     return expression.right
 

@@ -59,7 +59,7 @@ class Door:
     is_assignment: bool = False  #: an assignment in SQL: values of other types are converted
 
     def conform(self, rows: pa.Table | pa.RecordBatch, name_row: Callable[[int], str] | None = None) -> pa.Table:
-        """Returns ``rows`` with exactly the table's columns, in order and in the Arrow types of their Hive types.
+        """Returns ``rows`` with exactly the table's columns, in order and in their Arrow types.
 
         Timestamps keep their unit, but those with a zone are returned in parts.
 
@@ -247,7 +247,9 @@ class _Conforming:
 
 
 def _check_keys(path: Path, given: Array, cut: Array, offsets: Numbers) -> None:
-    """Checks that different keys of one map still differ once they are cut: readers show one of several equal keys.
+    """Checks that different keys of one map still differ once they are cut.
+
+    Readers show one of several equal keys.
 
     Raises:
         NotConforming: two of them do not.
@@ -329,7 +331,9 @@ def _plain(array: Array) -> Array:
 
 
 def _cast(path: Path, array: Array, kind: ArrowType) -> Array:
-    """Converts ``array`` to ``kind`` without changing a value; only doubles are rounded to the nearest float.
+    """Converts ``array`` to ``kind`` without changing a value.
+
+    Only doubles are rounded to the nearest float.
 
     Raises:
         NotConforming: a value is out of range, or has too many digits.
@@ -369,7 +373,7 @@ def _first(is_bad: Callable[[Array], bool], array: Array) -> int:
 
 
 def convert_assigned(path: Path, array: Array, kind: TypeKind, target: ArrowType) -> Array:
-    """Converts the values of an assignment in SQL, of another type than the column's, to a type that the column accepts.
+    """Converts the values of an assignment in SQL to a type that the column accepts.
 
     Raises:
         NotConforming: a value equals no value of the column's type.
@@ -402,7 +406,10 @@ def _can_hold(value: object, kind: ArrowType | None) -> bool:
 
 
 def _number(value: object) -> Decimal:
-    """Parses a number, or the text of one, exactly; a double counts as the shortest decimal that rounds to it."""
+    """Parses a number, or the text of one, exactly.
+
+    A double counts as the shortest decimal that rounds to it.
+    """
     text = value.strip() if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
     if not text.isascii() or "_" in text:
         raise ValueError(text)

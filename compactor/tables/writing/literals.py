@@ -24,7 +24,9 @@ class Value(Protocol):
 
 
 def build_literal_array(literal: Value, kind: Any, what: str) -> pa.Array:
-    """Returns one value in a type that a column of ``kind`` accepts; texts are parsed for dates and timestamps.
+    """Returns one value in a type that a column of ``kind`` accepts.
+
+    Texts are parsed for dates and timestamps.
 
     Raises:
         NotConforming: the literal does not fit such a column, which ``what`` names.
@@ -88,7 +90,10 @@ def _double(value: Decimal) -> float:
 
 
 def _temporal(text: str, kind: Any) -> pa.Array:
-    """Converts a text to ``kind``; a timestamp to parts, since Arrow has no type for all years with all digits."""
+    """Converts a text to ``kind``.
+
+    A timestamp becomes parts, since Arrow has no type for all years with all digits.
+    """
     if not pa.types.is_timestamp(kind):
         return pa.array([text]).cast(kind)
     seconds, nanos = seconds_and_nanos(text)

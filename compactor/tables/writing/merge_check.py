@@ -1,4 +1,6 @@
-"""Processes the changed rows of an UPDATE, DELETE or MERGE in a writer: checks them, and collects the deleted ones.
+"""Processes the changed rows of an UPDATE, DELETE or MERGE in a writer.
+
+It checks them, and collects the deleted ones.
 
 A batch has ``KIND``, ``CLAUSE``, and the ROW__ID and file of the changed row (NULL for an added row). New values are in the
 columns that ``value_column`` names, in the types of their expressions. Unchanged values are in the table's columns, and in
@@ -21,12 +23,14 @@ from compactor.base.errors import Refused, VerificationFailed
 from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents, pack_events
 from compactor.rows.keys import KEY, KeyBlock, Mask, is_sorted, row_id_at
 from compactor.tables.schema import ROW_ID
-from compactor.tables.writing.row_change import CHECK, CLAUSE, EXACT, FILE, KIND, Changed, Kind, value_columns
+from compactor.tables.writing.row_change import CHECK, CLAUSE, EXACT, FILE, KIND, Changed, RowChangeKind, value_columns
 from compactor.tables.writing.statement_files import build_keys
 
 
 class ChangedRows:
-    """The rows that a writer changes: new versions pass through ``inserts``, deleted rows are collected in order.
+    """The rows that a writer changes.
+
+    New versions pass through ``inserts``, deleted rows are collected in order.
 
     Args:
         table: the table's name, for messages.
@@ -39,10 +43,12 @@ class ChangedRows:
         self._table, self._write_id, self._scratch, self._is_checked = table, write_id, scratch, is_checked
         self._columns = tuple(columns)
         self._files: dict[tuple[str, int], _DeletedOfFile] = {}
-        self._counts = dict.fromkeys(Kind, 0)
+        self._counts = dict.fromkeys(RowChangeKind, 0)
 
     def inserts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, Callable[[int], str]]]:
-        """Yields the rows to write, grouped by clause, with the table's columns; and a function that names each row.
+        """Yields the rows to write, grouped by clause, with the table's columns.
+
+        Also yields a function that names each row.
 
         A column that neither the clause nor the rows have is left out.
 
@@ -52,22 +58,25 @@ class ChangedRows:
         """
         for batch in batches:
             kinds = batch.column(KIND).to_numpy(zero_copy_only=False)
-            for kind in Kind:
+            for kind in RowChangeKind:
                 self._counts[kind] += int(np.count_nonzero(kinds == kind))
-            self._delete(batch.filter(pa.array(kinds != Kind.INSERT)))
+            self._delete(batch.filter(pa.array(kinds != RowChangeKind.INSERT)))
             numbers = _clauses(batch)
             for kind, clause in sorted(set(zip(kinds.tolist(), numbers.tolist(), strict=True))):
-                if kind >= Kind.UPDATE:
+                if kind >= RowChangeKind.UPDATE:
                     of_clause = batch.filter(pa.array((kinds == kind) & (numbers == clause)))
-                    yield self._values(of_clause, Kind(kind), clause), partial(_name_row, of_clause.column(ROW_ID))
+                    yield (
+                        self._values(of_clause, RowChangeKind(kind), clause),
+                        partial(_name_row, of_clause.column(ROW_ID)),
+                    )
 
     @property
     def counts(self) -> Changed:
         """The numbers of all rows that have passed."""
         return Changed(
-            deleted=self._counts[Kind.DELETE],
-            updated=self._counts[Kind.UPDATE],
-            inserted=self._counts[Kind.INSERT],
+            deleted=self._counts[RowChangeKind.DELETE],
+            updated=self._counts[RowChangeKind.UPDATE],
+            inserted=self._counts[RowChangeKind.INSERT],
         )
 
     def deletes(self) -> dict[str, dict[int, SortedEvents]]:
@@ -79,7 +88,7 @@ class ChangedRows:
                 events_by_partition.setdefault(partition, {})[number] = events
         return events_by_partition
 
-    def _values(self, rows: pa.RecordBatch, kind: Kind, clause: int) -> pa.Table:
+    def _values(self, rows: pa.RecordBatch, kind: RowChangeKind, clause: int) -> pa.Table:
         """Returns the values that a clause writes: new ones and unchanged ones."""
         assigned, names = value_columns(rows.schema.names), rows.schema.names
         exact = rows.column(EXACT) if EXACT in names else None
@@ -87,7 +96,7 @@ class ChangedRows:
         for place, column in enumerate(self._columns):
             if (clause, place) in assigned:
                 arrays[column] = rows.column(assigned[clause, place])
-            elif kind is Kind.UPDATE and exact is not None and column in exact.type.names:
+            elif kind is RowChangeKind.UPDATE and exact is not None and column in exact.type.names:
                 arrays[column] = pc.struct_field(exact, [exact.type.get_field_index(column)])
             elif column in names:
                 arrays[column] = rows.column(column)
@@ -98,7 +107,7 @@ class ChangedRows:
             if place not in self._files:
                 self._files[place] = _DeletedOfFile(sorter=EventSorter(self._scratch))
             keys = build_keys([pc.struct_field(of_file.column(ROW_ID), [at]) for at in range(3)])
-            acts = of_file.column(KIND).to_numpy() != Kind.NOTHING
+            acts = of_file.column(KIND).to_numpy() != RowChangeKind.NOTHING
             self._add(self._files[place], keys, acts)
 
     def _add(self, file: _DeletedOfFile, keys: KeyBlock, acts: Mask) -> None:

@@ -1,4 +1,4 @@
-"""Runs ordered inserts, updates and deletes of rows by key or ROW__ID as one statement of a transaction.
+"""Runs ordered inserts, updates and deletes of rows by key or ROW__ID as one statement.
 
 Operations are first collected: rows in memory or on disk, keys in memory. At the end one scan under the lock looks up the
 keys. Then the net change of each key is written: its old row is deleted, its last version inserted.
@@ -30,7 +30,7 @@ from compactor.tables.writing.changes import (
     number_keys,
 )
 from compactor.tables.writing.conform import Door
-from compactor.tables.writing.row_change import Changed, Kind
+from compactor.tables.writing.row_change import Changed, RowChangeKind
 from compactor.tables.writing.statement_files import WaitingRows
 
 _NEW = -1  #: the operation number of a row without a key
@@ -64,22 +64,26 @@ class Mutation:
         self.changed = Changed()  #: the numbers of changed rows, once the block has ended
 
     def insert(self, rows: Rows) -> int:
-        """Inserts rows, as ``append`` takes them, and returns their number; with a key, no row with it may exist.
+        """Inserts rows, as ``append`` takes them, and returns their number.
+
+        With a key, no row with it may exist.
 
         Raises:
             NotConforming: a column or value does not fit the table, or a key is NULL.
             NotSupported: we do not write such a column.
         """
-        return self._take(Kind.INSERT, rows)
+        return self._take(RowChangeKind.INSERT, rows)
 
     def update(self, rows: Rows) -> int:
-        """Replaces the rows with the same key or ``row__id`` by whole rows, without missing columns; returns their number.
+        """Replaces the rows with the same key or ``row__id`` by whole rows, without missing columns.
+
+        Returns their number.
 
         Raises:
             NotConforming: a column is missing, a column or value does not fit the table, or a key is NULL.
             NotSupported: we do not write such a column.
         """
-        return self._take(Kind.UPDATE, rows)
+        return self._take(RowChangeKind.UPDATE, rows)
 
     def delete(self, rows: Rows) -> int:
         """Deletes the rows with these keys or ``row__id`` values, and returns their number.
@@ -89,10 +93,10 @@ class Mutation:
         Raises:
             NotConforming: a key column is missing, or a key is NULL.
         """
-        return self._take(Kind.DELETE, rows)
+        return self._take(RowChangeKind.DELETE, rows)
 
     def finish(self, txn: Transaction) -> Changed:
-        """Runs all operations in ``txn``, and returns the numbers of rows that were deleted, updated and inserted.
+        """Runs all operations in ``txn``, and returns the numbers of deleted, updated and inserted rows.
 
         Raises:
             NotFound: a row to update or delete does not exist.
@@ -118,10 +122,10 @@ class Mutation:
             write(txn, self._table, self._keep(keeps), WriteOperation.INSERT)
         return self.changed
 
-    def _take(self, kind: Kind, rows: Rows) -> int:
+    def _take(self, kind: RowChangeKind, rows: Rows) -> int:
         if self._is_done:
             raise Refused(f"{self._table}: the block of the mutation has ended; open a new one")
-        has_key = not (self._by_row_id and kind is Kind.INSERT)
+        has_key = not (self._by_row_id and kind is RowChangeKind.INSERT)
         waiting, operations, keys, places, count = WaitingRows(), [], [], [], 0
         for part in split_rows(self._table, rows):
             numbers = np.arange(count, count + part.num_rows) + self._count if has_key else np.full(part.num_rows, _NEW)
@@ -142,21 +146,21 @@ class Mutation:
             self._count += count
         return count
 
-    def _whole(self, kind: Kind, part: pa.Table) -> pa.Table | None:
+    def _whole(self, kind: RowChangeKind, part: pa.Table) -> pa.Table | None:
         """Returns whole rows with the table's columns; None for a delete."""
-        if kind is Kind.DELETE:
+        if kind is RowChangeKind.DELETE:
             return None
         names = {name.lower() for name in part.column_names}
-        if kind is Kind.UPDATE and (missing := [name for name in self._columns if name.lower() not in names]):
+        if kind is RowChangeKind.UPDATE and (missing := [name for name in self._columns if name.lower() not in names]):
             raise NotConforming(
                 f"{self._table}: an update has no column {missing[0]!r}; give whole rows, or use Table.update to change "
                 "single columns"
             )
-        if self._by_row_id and kind is Kind.UPDATE:
+        if self._by_row_id and kind is RowChangeKind.UPDATE:
             part = part.select([name for name in part.column_names if name.lower() != ROW_ID])
         return self._door(self._columns).conform(part)
 
-    def _key_of(self, kind: Kind, rows: pa.Table, original: pa.Table) -> pa.Table:
+    def _key_of(self, kind: RowChangeKind, rows: pa.Table, original: pa.Table) -> pa.Table:
         """Returns the comparable keys of rows; the rows are whole and fitted, except for a delete."""
         lowered = [name.lower() for name in self._key]
         selected = rows.select([name for name in rows.column_names if name.lower() in lowered])
@@ -191,7 +195,9 @@ class Mutation:
         places = pa.concat_tables(self._places, promote_options="permissive") if self._fixed else None
         if places is not None:
             before, after = find_pairs(numbers)
-            self._must_stay(keys, places, before[kinds[after] == Kind.UPDATE], after[kinds[after] == Kind.UPDATE])
+            self._must_stay(
+                keys, places, before[kinds[after] == RowChangeKind.UPDATE], after[kinds[after] == RowChangeKind.UPDATE]
+            )
         net = compute_net_changes(kinds, numbers)
         hits = self._delete_matches(txn, known, net, kinds, places, keys)
         self._must_be_found(keys, kinds, net, hits)
@@ -208,7 +214,7 @@ class Mutation:
     ) -> Numbers:
         """Deletes the rows that have a key and must exist; returns how often each key occurs in the table."""
         hits: Numbers = np.zeros(known.num_rows, dtype=np.int64)
-        updates = kinds[net.first] == Kind.UPDATE
+        updates = kinds[net.first] == RowChangeKind.UPDATE
 
         def take(batch: pa.RecordBatch) -> pa.RecordBatch:
             rows = pa.Table.from_batches([batch])
@@ -230,7 +236,7 @@ class Mutation:
 
         fields = tuple(name for name in self._columns if name in (*self._key, *self._fixed))
         request = ScanRequest(selected_fields=fields, row_ids=True, timestamps=IN_PARTS)
-        adds = bool((kinds == Kind.INSERT).any())
+        adds = bool((kinds == RowChangeKind.INSERT).any())
         kind = LockType.EXCL_WRITE if adds else None
         txn.lock_for_changes(self._table, partitions_to_read(txn, self._table, request), kind, must_see_all=adds)
         Deletion(txn, self._table).delete_rows(request, take)
@@ -243,7 +249,7 @@ class Mutation:
 
     def _must_be_in_turn(self, keys: pa.Table, kinds: Numbers, numbers: Numbers) -> None:
         if (wrong := find_illegal_pair(kinds, numbers)) is not None:
-            before, after = (Kind(kinds[place]).name for place in wrong)
+            before, after = (RowChangeKind(kinds[place]).name for place in wrong)
             raise Refused(
                 f"{self._table}: {after} of {_show_key(keys, wrong[1])} follows its {before} in the same mutation; nothing "
                 "was changed"
@@ -255,7 +261,7 @@ class Mutation:
             return
         first = wrong[np.argmin(net.first[wrong])]
         place, count = int(net.first[first]), int(hits[first])
-        what = f"{self._table}: {Kind(kinds[place]).name} of {_show_key(keys, place)}"
+        what = f"{self._table}: {RowChangeKind(kinds[place]).name} of {_show_key(keys, place)}"
         if not count:
             raise NotFound(f"{what}: no such row exists; nothing was changed")
         raise Refused(f"{what}: the table has {count} such rows; nothing was changed")
@@ -333,13 +339,16 @@ def compute_net_changes(kinds: Numbers, keys: Numbers) -> NetChanges:
     """Returns the net changes of ordered operations.
 
     Args:
-        kinds: the ``Kind`` of each operation.
+        kinds: the ``RowChangeKind`` of each operation.
         keys: the numbers of their keys, from 0 without gaps.
     """
     order = np.argsort(keys, kind="stable")
     first, last = (order[np.flatnonzero(np.diff(keys[order], **edge))] for edge in ({"prepend": -1}, {"append": -1}))
     return NetChanges(
-        first=first, last=last, must_exist=kinds[first] != Kind.INSERT, remains=kinds[last] != Kind.DELETE
+        first=first,
+        last=last,
+        must_exist=kinds[first] != RowChangeKind.INSERT,
+        remains=kinds[last] != RowChangeKind.DELETE,
     )
 
 
@@ -351,9 +360,12 @@ def find_pairs(keys: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def find_illegal_pair(kinds: Numbers, keys: Numbers) -> tuple[int, int] | None:
-    """Returns the first illegal pair of operations on a key: an insert of an existing row, or a change of a missing one."""
+    """Returns the first illegal pair of operations on a key.
+
+    That is an insert of an existing row, or a change of a missing one.
+    """
     before, after = find_pairs(keys)
-    wrong = (kinds[after] == Kind.INSERT) != (kinds[before] == Kind.DELETE)
+    wrong = (kinds[after] == RowChangeKind.INSERT) != (kinds[before] == RowChangeKind.DELETE)
     if not wrong.any():
         return None
     earliest = np.argmin(after[wrong])

@@ -1,4 +1,6 @@
-"""Stages the files of one of several processes that write the rows of a statement; the driver publishes them.
+"""Stages the files of one of several processes that write the rows of a statement.
+
+The driver publishes them.
 
 Each writer has its own statement ID, like the branches of Hive's UNION ALL, and its own first row number, so that row
 numbers of several writers do not collide (PROTOCOL 14.15). Nobody knows of staged files until the driver accepts them, so a
@@ -43,7 +45,7 @@ TARGET = "row__target"  #: the number of a row's table among the written tables
 def write_part(
     work: SharedStatement, rows: Iterable[pa.RecordBatch], writer: int, storage: Storage
 ) -> tuple[WrittenPart, ...]:
-    """Writes the rows of writer number ``writer``, and returns what it staged for each partition among them.
+    """Writes the rows of writer ``writer``, and returns what it staged for each of their partitions.
 
     Raises:
         Refused: there are more writers than statement IDs.
@@ -121,14 +123,20 @@ def _stage(
 
 
 def values_column(target: int) -> str:
-    """Returns the name of the column with the rows of table number ``target``, as structs; NULL for rows of other tables."""
+    """Returns the name of the column with the rows of table number ``target``, as structs.
+
+    The structs are NULL for rows of other tables.
+    """
     return f"row__values_{target}"
 
 
 def write_parts(
     works: Sequence[SharedStatement], rows: Iterable[pa.RecordBatch], writer: int, storage: Storage
 ) -> tuple[tuple[WrittenPart, ...], ...]:
-    """Writes the rows of writer number ``writer``; returns what it staged for each of ``works``; see ``write_part``."""
+    """Writes the rows of writer number ``writer``.
+
+    Returns what it staged for each of ``works``; see ``write_part``.
+    """
     with tempfile.TemporaryDirectory(prefix="compactor-write-") as scratch:
         waiting = [WaitingRows() for _ in works]
         for batch in rows:

@@ -1,4 +1,7 @@
-"""The change of a row by an UPDATE, DELETE or MERGE, in the form in which writers receive it; see ``merge_check``."""
+"""The change of a row by an UPDATE, DELETE or MERGE, in the form in which writers receive it.
+
+See ``merge_check``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-KIND = "row__change"  #: the column of ``Kind``
+KIND = "row__change"  #: the column of ``RowChangeKind``
 CLAUSE = "row__clause"  #: the column of the number of the clause that changes a row; without it the number is 0
 FILE = "row__file"  #: the column of the file that holds the row: its partition ("" without one) and its number
 FILE_TYPE = pa.struct([pa.field("partition", pa.string()), pa.field("number", pa.int32())])
@@ -19,7 +22,7 @@ _VALUE = "row__value"
 
 
 def value_column(place: int, clauses: Iterable[int]) -> str:
-    """Returns the name of a column of new values for the table's column at ``place``, which ``clauses`` assign.
+    """Returns the name of a column of new values for the column at ``place``, which ``clauses`` assign.
 
     Its values have the types of their expressions. Example: ``row__value_2_0_1`` for column 2 of clauses 0 and 1.
     """
@@ -36,7 +39,7 @@ def value_columns(names: Iterable[str]) -> dict[tuple[int, int], str]:
     return columns
 
 
-class Kind(enum.IntEnum):
+class RowChangeKind(enum.IntEnum):
     """The kinds of changes to a row."""
 
     NOTHING = 0  #: matched but unchanged; it only counts for the cardinality check

@@ -1,4 +1,4 @@
-"""Begins a statement whose rows other processes write or change, and finishes it with the files they have staged."""
+"""Begins a statement whose rows other processes write or change, and finishes it with their files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from compactor.rewrite.full_acid.concatenate import EncodedFile, concatenate
 from compactor.rewrite.full_acid.output_format import output_of
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder
-from compactor.rows.new_file import Target
+from compactor.rows.new_file import NewFileTarget
 from compactor.rows.remote_source import open_source
 from compactor.site.site import path_of
 from compactor.storage.protocol import Storage
@@ -74,7 +74,9 @@ class ChangeStatements:
 def begin_rows(
     txn: Transaction, table: Table, operation: WriteOperation, time_zone: str | None
 ) -> tuple[WriteStatement, SharedStatement]:
-    """Begins an append (INSERT) or overwrite (UPDATE) of ``table``; returns the statement, and what its writers need.
+    """Begins an append (INSERT) or overwrite (UPDATE) of ``table``.
+
+    Returns the statement, and what its writers need.
 
     It must be the only statement on the table in its transaction.
 
@@ -109,7 +111,9 @@ def begin_changes(
     others: Sequence[Entity] = (),
     time_zone: str | None = None,
 ) -> tuple[ChangeStatements, SharedChange]:
-    """Begins a change of ``table``, the only one of its transaction; returns its statements, and what its writers need.
+    """Begins a change of ``table``, the only one of its transaction.
+
+    Returns its statements, and what its writers need.
 
     It takes the lock of an UPDATE. A change that adds missing rows excludes all other writers, as an upsert does: of two
     that only share the lock, both would add the row that neither sees.
@@ -209,7 +213,10 @@ def _delta(statement: WriteStatement, part: WrittenPart) -> Delta:
 
 
 def _overwrite(txn: Transaction, statement: WriteStatement, location: str, parts: Sequence[WrittenPart]) -> None:
-    """Stages a base. It has one file of each number, so files of several writers are concatenated by stripes."""
+    """Stages a base.
+
+    It has one file of each number, so files of several writers are concatenated by stripes.
+    """
     acid = Base(write_id=statement.write_id)
     if len(parts) == 1:
         txn.pending.accept_from(location, acid, parts[0].directory, parts[0].outputs)
@@ -253,7 +260,7 @@ def _concatenate(storage: Storage, table: Table, outputs: Sequence[Output], fold
     like = replace(like, filters=common_filters(filters, [], types))
     concatenated = concatenate(
         [EncodedFile(opener=partial(_open, storage, output)) for output in outputs],
-        Target(storage=storage, home=folder, path=path, sees_all=True),
+        NewFileTarget(storage=storage, home=folder, path=path, sees_all=True),
         like=like,
         types=types,
     )

@@ -1,4 +1,4 @@
-"""Writes the rows and delete events of a statement, divided by partition and file number, to one file each.
+"""Writes the rows and delete events of a statement, one file for each partition and file number.
 
 Rows wait in memory, or in temporary files beyond ``IN_MEMORY`` bytes, until all are there. Only then is it known which codec
 writes them without loss, and which columns can have bloom filters.
@@ -36,7 +36,7 @@ from compactor.settings.output_class import OutputClass
 from compactor.tables.filters.partition_constants import char_length
 from compactor.tables.time_forms import to_encodable, to_hybrid_calendar
 from compactor.tables.writing.bucket_hashes import bucket_numbers
-from compactor.tables.writing.writer_messages import Shape
+from compactor.tables.writing.writer_messages import TableShape
 
 IN_MEMORY = 64 * 1024 * 1024
 BATCH_ROWS = 65_536
@@ -93,7 +93,7 @@ class WaitingRows:
 
 def write_inserts(
     folder: str,
-    table: Shape,
+    table: TableShape,
     waiting: WaitingRows,
     *,
     write_id: WriteId,
@@ -136,7 +136,9 @@ def encode_inserts(
     bucket_property: int,
     first_row: int = 0,
 ) -> WrittenFile:
-    """Writes rows as inserts of ``write_id``, numbered from ``first_row``, to a local file with the settings of ``like``.
+    """Writes rows as inserts of ``write_id`` to a local file with the settings of ``like``.
+
+    They are numbered from ``first_row``.
 
     Args:
         rows: returns the rows with the table's columns; called repeatedly.
@@ -222,7 +224,7 @@ def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def divide_rows(table: Shape, parts: Iterable[pa.Table], scratch: str) -> dict[str, dict[int, WaitingRows]]:
+def divide_rows(table: TableShape, parts: Iterable[pa.Table], scratch: str) -> dict[str, dict[int, WaitingRows]]:
     """Divides fitted rows by partition name ("" for a table without partitions) and file number.
 
     Args:
@@ -236,8 +238,10 @@ def divide_rows(table: Shape, parts: Iterable[pa.Table], scratch: str) -> dict[s
     return waiting
 
 
-def _by_bucket(table: Shape, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Yields the rows of each bucket. Rows of an unbucketed table are in file 0, like those of one writer of Hive.
+def _by_bucket(table: TableShape, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Yields the rows of each bucket.
+
+    Rows of an unbucketed table are in file 0, like those of one writer of Hive.
 
     With several file numbers, Trino's UPDATE would leave both versions of a row (PROTOCOL 14.5).
     """
@@ -257,14 +261,14 @@ def _by_bucket(table: Shape, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield number, rows.filter(pa.array(numbers == number))
 
 
-def _version(table: Shape) -> int:
+def _version(table: TableShape) -> int:
     text = next((text for key, text in table.parameters.items() if key.lower() == "bucketing_version"), "1").strip()
     if text not in {"1", "2"}:
         raise NotSupported(f"bucketing_version is {text!r}; expected 1 or 2, otherwise the bucket of a row is unknown")
     return int(text)
 
 
-def divide_by_partition(table: Shape, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+def divide_by_partition(table: TableShape, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yields the name of each partition among fitted rows, with its rows without the partition columns.
 
     A table without partitions has a single one named "". NULL and the empty text belong to the default partition.
@@ -284,13 +288,13 @@ def divide_by_partition(table: Shape, rows: pa.Table) -> Iterator[tuple[str, pa.
         yield part_name(keys, [group[key] for key in keys]), plain.take(pa.array(group[f"{_ROW}_list"], pa.int64()))
 
 
-def name_partition(table: Shape, values: pa.Table) -> str:
+def name_partition(table: TableShape, values: pa.Table) -> str:
     """Returns the name of the partition for a row of fitted partition columns."""
     texts = [_texts(table, place, values.column(place))[0].as_py() for place in range(len(table.partition_keys))]
     return part_name([key.name for key in table.partition_keys], texts)
 
 
-def _texts(table: Shape, place: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _texts(table: TableShape, place: int, values: pa.ChunkedArray) -> pa.ChunkedArray:
     key = table.partition_keys[place]
     if key.type.partition("(")[0].strip().lower() not in _NAMED:
         raise NotSupported(

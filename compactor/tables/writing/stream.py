@@ -18,7 +18,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.site.mode import must_write
 from compactor.site.site import Site
 from compactor.site.threads import Periodic
-from compactor.tables.transactions.batch import AGE_S, Batch, next_batch_size
+from compactor.tables.transactions.batch import AGE_S, TransactionBatch, next_batch_size
 from compactor.tables.writing.append import (
     Rows,
     WriteOptions,
@@ -33,7 +33,7 @@ _TRIES = 3  #: for a commit whose write ID was allocated before somebody overwro
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommittedStream:
     """The commits of a stream so far, their rows, and the transaction and write ID of the last one."""
 
     commits: int = 0
@@ -53,12 +53,12 @@ class Stream:
         self._site, self._table, self._options, self._scratch = site, table, options, scratch
         self._partition = find_static_partition(table, options)
         self._waiting: dict[str, dict[int, WaitingRows]] = {}
-        self._batch: Batch | None = None
+        self._batch: TransactionBatch | None = None
         self._size = 1
         self._unknown: CommitUnknown | None = None
         self._is_closed = False
         self._lock = threading.RLock()
-        self.committed = Committed()  #: everything that is certainly committed
+        self.committed = CommittedStream()  #: everything that is certainly committed
 
     @property
     def waiting_rows(self) -> int:
@@ -162,7 +162,7 @@ class Stream:
         self._waiting = {}
         self._remove_files()
 
-    def _commit_in(self, batch: Batch, count: int) -> None:
+    def _commit_in(self, batch: TransactionBatch, count: int) -> None:
         with batch.next() as (txn, statement, is_provisional):
             locations: Mapping[str, str] | None = None
             if not is_provisional:
@@ -177,11 +177,11 @@ class Stream:
             write_id=statement.write_id,
         )
 
-    def _usable_batch(self) -> Batch:
+    def _usable_batch(self) -> TransactionBatch:
         if self._batch is not None and self._batch.is_over:
             self._drop_batch()
         if self._batch is None:
-            self._batch = Batch(self._site, self._table, self._partition, self._size)
+            self._batch = TransactionBatch(self._site, self._table, self._partition, self._size)
         return self._batch
 
     def _drop_batch(self) -> None:

@@ -26,7 +26,7 @@ class NamedType(Protocol):
     def type(self) -> str: ...
 
 
-class Shape(Protocol):
+class TableShape(Protocol):
     """A table, as the metastore describes it or as a ``TravellingShape``; ``str`` returns its name."""
 
     @property
@@ -58,7 +58,7 @@ class TravellingColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TravellingShape:
-    """A table that can be sent to other processes; see ``Shape``."""
+    """A table that can be sent to other processes; see ``TableShape``."""
 
     name: str
     columns: tuple[TravellingColumn, ...]
@@ -69,7 +69,7 @@ class TravellingShape:
     row_type: str
 
     @classmethod
-    def from_table(cls, table: Shape) -> TravellingShape:
+    def from_table(cls, table: TableShape) -> TravellingShape:
         return cls(
             name=str(table),
             columns=_columns(table.columns),
@@ -90,7 +90,10 @@ def _columns(columns: Sequence[NamedType]) -> tuple[TravellingColumn, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedStatement:
-    """A statement whose rows several processes write; they stage below ``attempts``, which only their user can read."""
+    """A statement whose rows several processes write.
+
+    They stage below ``attempts``, which only their user can read.
+    """
 
     table: TravellingShape
     attempts: str
@@ -101,7 +104,10 @@ class SharedStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedChange:
-    """A statement that changes rows in several processes. With ``is_checked``, a row may be matched only once."""
+    """A statement that changes rows in several processes.
+
+    With ``is_checked``, a row may be matched only once.
+    """
 
     rows: SharedStatement
     is_checked: bool
@@ -109,7 +115,9 @@ class SharedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPart:
-    """The rows or delete events that a writer has staged for one partition ("" for a table without partitions).
+    """The rows or delete events that a writer has staged for one partition.
+
+    The partition is "" for a table without partitions.
 
     ``directory`` holds the files ``outputs``.
     """

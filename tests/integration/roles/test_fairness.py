@@ -45,11 +45,11 @@ def test_passes_that_are_cut_short_go_on_where_the_last_one_ended(
     """Each pass dies after two candidates; after four passes all seven were looked at, and none twice."""
     monkeypatch.setattr(initiator, "RECORD_SIZE", 1)
     monkeypatch.setattr(initiator, "SideBySide", lambda _, name: SideBySide(1, name))  # none is judged ahead
-    original = candidate_scan.Scan.consider
+    original = candidate_scan.CandidateScan.consider
     seen: list[str] = []
     left = 0
 
-    def consider(one: candidate_scan.Scan, entity: Entity) -> candidate_scan.Considered:
+    def consider(one: candidate_scan.CandidateScan, entity: Entity) -> candidate_scan.Considered:
         nonlocal left
         if left == 0:
             raise _Killed
@@ -57,7 +57,7 @@ def test_passes_that_are_cut_short_go_on_where_the_last_one_ended(
         seen.append(entity.table)
         return original(one, entity)
 
-    monkeypatch.setattr(candidate_scan.Scan, "consider", consider)
+    monkeypatch.setattr(candidate_scan.CandidateScan, "consider", consider)
     for _ in range(3):
         left = 2
         with pytest.raises(_Killed):

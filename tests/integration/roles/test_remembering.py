@@ -22,7 +22,7 @@ from compactor.compaction.portions import Portion
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.initiator.candidate_page import CandidatePage
-from compactor.initiator.candidate_scan import Considered, Scan
+from compactor.initiator.candidate_scan import CandidateScan, Considered
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
@@ -41,7 +41,7 @@ NUM = "compactorthreshold.hive.compactor.delta.num.threshold"
 
 def judged(site: Site) -> dict[Entity, Considered]:
     """Returns what a pass decides that looks at every candidate; nothing is written."""
-    scan = Scan(site, write=False)
+    scan = CandidateScan(site, write=False)
     scan.looked_after = scan.now_ms + 1  # a full look
     tables = tuple(scan.candidate_tables())
     pending = CandidatePage(scan, tables).sort_out(Portion(tables=tables)).pending if tables else []

@@ -35,7 +35,7 @@ from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.tables import Store
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.part_files import write_changes
-from compactor.tables.writing.row_change import FILE, KIND, Changed, Kind
+from compactor.tables.writing.row_change import FILE, KIND, Changed, RowChangeKind
 from compactor.tables.writing.writer_messages import ChangedPart
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of, time_out_and_sweep
 from tests.support.passes import time_out_all
@@ -60,9 +60,11 @@ def staged(
     schema = scan_schema(scan)
     batches = list(Reader(scan, to_spark_schema(schema), 1 << 20).read(ReadPortion(scan.plan.tasks)))
     rows = sorted(pa.Table.from_batches(batches, batches[0].schema).to_pylist(), key=lambda row: row["i"])
-    kinds = {1: Kind.DELETE, 2: Kind.DELETE, 3: Kind.UPDATE}
+    kinds = {1: RowChangeKind.DELETE, 2: RowChangeKind.DELETE, 3: RowChangeKind.UPDATE}
     changed = [{KIND: int(kinds[row["i"]]), **row, "i": -row["i"]} for row in rows]
-    added = [{KIND: int(Kind.INSERT), ROW_ID: None, FILE: None, **dict.fromkeys(scan.plan.schema.names[1:]), "i": 9}]
+    added = [
+        {KIND: int(RowChangeKind.INSERT), ROW_ID: None, FILE: None, **dict.fromkeys(scan.plan.schema.names[1:]), "i": 9}
+    ]
     if "p" in schema.names:
         added[0]["p"] = 7
     wanted = pa.schema([pa.field(KIND, pa.int32()), *(field.with_nullable(True) for field in batches[0].schema)])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.answers.table_commits import Commits, Seen, commits_since
+from compactor.answers.table_commits import SeenTable, TableCommits, commits_since
 from compactor.base.errors import Refused
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
@@ -18,9 +18,9 @@ from tests.support.tables import insert, make_table
 T = "default.t"
 
 
-def news(site: Site, seen: Seen | None) -> tuple[Seen, list[int]]:
+def news(site: Site, seen: SeenTable | None) -> tuple[SeenTable, list[int]]:
     now, found = commits_since(site, T, seen)
-    return Seen.from_json(now.to_json()), [] if found is None else list(found.write_ids)
+    return SeenTable.from_json(now.to_json()), [] if found is None else list(found.write_ids)
 
 
 def test_the_wait_begins_with_the_first_look(deployment: Site, warehouse: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_table_may_come_later_and_be_made_anew(deployment: Site, warehouse: Pa
 
 
 def test_an_event_is_plain_values() -> None:
-    found = Commits(table=T, write_ids=(3, 5), partitions=("p=1",))  # type: ignore[arg-type]
+    found = TableCommits(table=T, write_ids=(3, 5), partitions=("p=1",))  # type: ignore[arg-type]
     wanted = {"table": T, "commits": 2, "first_write_id": 3, "last_write_id": 5, "partitions": ["p=1"]}
     assert found.to_json() == wanted
     assert replace(found, partitions=None).to_json()["partitions"] is None

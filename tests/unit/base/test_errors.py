@@ -18,7 +18,7 @@ def test_one_tree() -> None:
 
 
 def test_each_says_what_it_means() -> None:
-    assert [error for error in ALL if not (error.__doc__ or "").endswith(".")] == []
+    assert [error for error in ALL if not inspect.cleandoc(error.__doc__ or "").endswith(".")] == []
 
 
 def test_what_is_not_there_is_refused() -> None:

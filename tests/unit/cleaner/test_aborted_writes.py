@@ -11,7 +11,7 @@ from compactor.cleaner.aborted_writes import abort_candidates
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
-from compactor.initiator.candidate_scan import Scan
+from compactor.initiator.candidate_scan import CandidateScan
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TBLS, TXNS
 from compactor.site.site import Site
@@ -117,7 +117,9 @@ def test_the_initiator_requests_no_cleaning_of_what_must_stay(site: Site, table:
     as_hive_3 = {"hive_compactor_clean_aborts_using_cleaner": "false"}
 
     def outcome(mode: str = "clean") -> str:
-        return Scan(keen(site, compactor_mode=mode, **as_hive_3), write=False).consider(entity_of(table)).outcome
+        return (
+            CandidateScan(keen(site, compactor_mode=mode, **as_hive_3), write=False).consider(entity_of(table)).outcome
+        )
 
     assert outcome() == "notneeded"
     assert outcome("compact") == "cleanonly"

@@ -9,7 +9,7 @@ import pytest
 
 from compactor.initiator.initiator import initiate
 from compactor.site.site import Site
-from compactor.statements.parsed_actions import Merge
+from compactor.statements.parsed_actions import MergeStatement
 from compactor.statements.parser import parse
 from demo import merge
 from demo.demo_folder import DemoPaths
@@ -38,7 +38,7 @@ def test_the_initiator_finds_the_orders_and_leaves_their_changes_alone(site: Sit
 
 def test_the_statement_is_one_merge_with_three_clauses() -> None:
     statement = parse(merge.STATEMENT)
-    assert isinstance(statement.action, Merge)
+    assert isinstance(statement.action, MergeStatement)
     assert len(statement.action.clauses) == 3
 
 

@@ -16,7 +16,7 @@ from compactor.metastore.schema.tables import TXNS
 from compactor.requests.overrides import override
 from compactor.site.site import Site
 from compactor.state.decisions import Decided
-from compactor.state.seen_conditions import Seen
+from compactor.state.seen_conditions import SeenEntity
 from compactor.storage.local import LocalStorage
 from tests.support.accidents import end_a_transaction, forget_components
 from tests.support.backups import Backup, without_memory
@@ -95,7 +95,7 @@ def test_our_own_state_is_purged_in_every_mode(site: Site, mode: str) -> None:
     for at in (1, now):
         site.state.decisions.record(site.name, [Decided(entity=entity, outcome="major", because="so")], at=at)
     seen = [
-        Seen(entity=replace(entity, table=name), outcome="major", because="so", at=at)
+        SeenEntity(entity=replace(entity, table=name), outcome="major", because="so", at=at)
         for name, at in (("old", 1), ("new", now))
     ]
     site.state.conditions.record(site.name, seen)

@@ -6,7 +6,7 @@ import pytest
 
 from compactor.base.errors import NotSupported
 from compactor.compaction.queue_entry import Entity
-from compactor.initiator.candidate_scan import DISAGREEMENT, Scan
+from compactor.initiator.candidate_scan import DISAGREEMENT, CandidateScan
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from tests.support.tables import entity_of, insert, make_table, with_settings
@@ -28,25 +28,25 @@ def table(site: Site, warehouse: Path) -> Table:
 
 
 def test_a_scan_knows_what_was_written_and_what_is_there(site: Site, table: Table) -> None:
-    scan = Scan(site)
+    scan = CandidateScan(site)
     assert scan.candidate_tables() == {("default", table.name): 4}
     assert (scan.tables.exists(entity_of(table)), scan.tables.exists(GONE)) == (True, False)
     assert scan.tables.exists(Entity(database="default", table=table.name, partition="p=1")) is False
 
 
 def test_a_scan_that_may_not_write_judges_alike_and_requests_nothing(site: Site, table: Table) -> None:
-    judged = Scan(site, write=False).consider(entity_of(table))
-    assert judged == Scan(site).consider(entity_of(table))
+    judged = CandidateScan(site, write=False).consider(entity_of(table))
+    assert judged == CandidateScan(site).consider(entity_of(table))
     assert (judged.outcome, judged.entry_id) == ("major", None)
-    assert Scan(site, write=False).request([judged]) == [judged]
+    assert CandidateScan(site, write=False).request([judged]) == [judged]
     assert site.metastore.entries.queue() == []
-    (requested,) = Scan(site).request([judged])
+    (requested,) = CandidateScan(site).request([judged])
     assert requested.entry_id == site.metastore.entries.queue()[0].id
 
 
 def test_a_table_is_read_once_in_a_scan(site: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer is kept for the rest of the pass, an error like a table."""
-    scan, read = Scan(site), []
+    scan, read = CandidateScan(site), []
 
     def fails(_database: str, name: str) -> Table:
         read.append(name)
@@ -61,13 +61,13 @@ def test_a_table_is_read_once_in_a_scan(site: Site, table: Table, monkeypatch: p
 def test_a_number_that_was_never_given_is_a_disagreement(site: Site, table: Table) -> None:
     """PROTOCOL 11.3, 11.6."""
     (Path(table.location) / "delta_0000099_0000099_0000").mkdir()
-    judged = Scan(site).consider(entity_of(table))
+    judged = CandidateScan(site).consider(entity_of(table))
     assert judged.outcome == DISAGREEMENT
     assert "write ID 99 was never allocated" in judged.because
 
 
 def test_what_is_seen_is_what_people_are_shown(site: Site, table: Table) -> None:
-    scan = Scan(site)
+    scan = CandidateScan(site)
     judged = scan.consider(entity_of(table))
     seen = scan.as_seen(judged)
     assert (seen.entity, seen.outcome, seen.because, seen.at) == (

@@ -16,7 +16,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.state.decisions import PASS
-from compactor.state.seen_conditions import Seen
+from compactor.state.seen_conditions import SeenEntity
 from compactor.state.state_database import OwnState
 from tests.support.passes import clean_all
 from tests.support.tables import entity_of, insert, make_table, with_settings
@@ -42,12 +42,12 @@ def own(site: Site) -> OwnState:
     return site.state
 
 
-def shown(site: Site) -> Seen:
+def shown(site: Site) -> SeenEntity:
     (seen,) = own(site).conditions.page(site.name, limit=9)
     return seen
 
 
-def figures(seen: Seen) -> tuple[int, int]:
+def figures(seen: SeenEntity) -> tuple[int, int]:
     assert seen.condition is not None
     return seen.condition.deltas, seen.condition.obsolete
 

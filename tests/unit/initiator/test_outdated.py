@@ -9,7 +9,7 @@ from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.queue_entry import Entity
 from compactor.initiator import outdated
-from compactor.initiator.candidate_scan import Scan
+from compactor.initiator.candidate_scan import CandidateScan
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
@@ -55,7 +55,7 @@ def shown(site: Site) -> dict[Entity, str]:
 
 
 def test_what_was_compacted_since_the_last_look_is_considered_again(site: Site, compacted: Table) -> None:
-    scan = Scan(site)
+    scan = CandidateScan(site)
     assert list(shown(site).values()) == ["major"]
     outdated.reconsider(scan, own(site).decisions.newest(site.name, PASS))
     assert list(shown(site).values()) == ["notneeded"]
@@ -64,7 +64,7 @@ def test_what_was_compacted_since_the_last_look_is_considered_again(site: Site, 
 def test_what_had_ended_long_before_is_left_to_a_full_sweep(
     site: Site, compacted: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scan = Scan(site)
+    scan = CandidateScan(site)
     outdated.reconsider(scan, scan.now_ms + 3_600_000)
     assert list(shown(site).values()) == ["major"]
     monkeypatch.setattr(outdated, "is_due", lambda *_: True)
@@ -77,7 +77,7 @@ def test_tables_that_are_gone_are_forgotten(site: Site, table: Table, warehouse:
     insert(site, other, [1])
     initiate(site)
     site.metastore.embedded_catalog.drop_table(table)
-    outdated.reconsider(Scan(site), None)
+    outdated.reconsider(CandidateScan(site), None)
     assert [entity.table for entity in shown(site)] == ["other"]
 
 

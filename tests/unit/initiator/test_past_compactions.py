@@ -4,7 +4,7 @@ import pytest
 
 from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.initiator.past_compactions import Past
+from compactor.initiator.past_compactions import PastCompactions
 from compactor.metastore.queue.entries import Ended
 from compactor.site.site import Site
 
@@ -30,7 +30,7 @@ def test_figures_are_of_all_and_rows_only_of_those_in_trouble(
     refused = metastore.requests.did_not_initiate(FINE, "by a test")
     with metastore.database.write() as conn:
         conn.exec_driver_sql(f"UPDATE COMPLETED_COMPACTIONS SET CC_STATE = 's', CC_END = 77 WHERE CC_ID = {refused}")
-    past = Past(deployment)
+    past = PastCompactions(deployment)
     assert past.ended(FINE) == Ended(newest=refused, at=77, succeeded_at=77, others=0)
     assert (past.ended(BROKEN).newest, past.ended(BROKEN).succeeded_at, past.ended(BROKEN).others) == (failed, None, 1)
     assert past.ended(NEVER) == Ended()
@@ -39,7 +39,7 @@ def test_figures_are_of_all_and_rows_only_of_those_in_trouble(
 
 
 def test_a_table_is_read_once(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    past, read = Past(deployment), []
+    past, read = PastCompactions(deployment), []
     original = deployment.metastore.entries.ended
 
     def of(tables: list[tuple[str, str]], partitions: None) -> dict[tuple[str, str], dict[str | None, Ended]]:

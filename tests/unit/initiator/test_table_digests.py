@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.queue_entry import Entity
-from compactor.initiator.candidate_scan import Scan
+from compactor.initiator.candidate_scan import CandidateScan
 from compactor.initiator.table_digests import TableDigests
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
@@ -27,7 +27,7 @@ def table(deployment: Site, warehouse: Path) -> Table:
 
 
 def digests(site: Site) -> dict[str | None, str]:
-    scan = Scan(site)
+    scan = CandidateScan(site)
     writes = site.metastore.components.writes([NAME])[NAME]
     scan.tables.read_recorded({NAME: writes})
     found = scan.tables.load_table(Entity(database="default", table="t"))

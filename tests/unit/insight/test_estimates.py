@@ -12,9 +12,9 @@ from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.insight.estimates import (
     FEWEST,
+    EstimatedWork,
     Estimator,
-    Past,
-    Work,
+    PastRun,
     error_of,
     estimator_of,
     median_error,
@@ -32,10 +32,10 @@ from tests.support.tables import insert, make_table
 COPY, ENCODE, FILE, ITSELF = 1 / 400e6, 1 / 20e6, 0.01, 0.08  #: seconds of each, in the generated world
 
 
-def run_of(chance: random.Random, *, noise: float = 0.15, store: str = "s3a") -> Past:
+def run_of(chance: random.Random, *, noise: float = 0.15, store: str = "s3a") -> PastRun:
     """A run of a world in which each byte and file takes its time, a few runs are eight times as slow, and some wait for
     others."""
-    work = Work(
+    work = EstimatedWork(
         store=store,
         type=chance.choice(("MAJOR", "MINOR")),
         files=chance.randint(2, 200),
@@ -46,12 +46,12 @@ def run_of(chance: random.Random, *, noise: float = 0.15, store: str = "s3a") ->
     own = FILE * work.files + COPY * work.bytes_copied + ENCODE * work.bytes_reencoded
     slow = 8 if noise and chance.random() < 0.03 else 1
     seconds = (ITSELF + work.together * own) * chance.lognormvariate(0, noise) * slow
-    return Past(work=work, seconds=seconds, core_seconds=own, bytes_encoded=round(work.bytes_reencoded * 0.7))
+    return PastRun(work=work, seconds=seconds, core_seconds=own, bytes_encoded=round(work.bytes_reencoded * 0.7))
 
 
 def test_after_fifty_runs_the_median_error_is_below_a_quarter() -> None:
     chance = random.Random(1)
-    past: list[Past] = []
+    past: list[PastRun] = []
     made: list[tuple[float, float]] = []
     inside = 0
     for number in range(150):
@@ -71,7 +71,7 @@ def test_after_fifty_runs_the_median_error_is_below_a_quarter() -> None:
 def test_without_noise_the_rates_are_found() -> None:
     chance = random.Random(2)
     past = [run_of(chance, noise=0) for _ in range(40)]
-    work = Work(store="s3a", type="MAJOR", files=10, bytes_copied=4_000_000_000, bytes_reencoded=200_000_000)
+    work = EstimatedWork(store="s3a", type="MAJOR", files=10, bytes_copied=4_000_000_000, bytes_reencoded=200_000_000)
     found = Estimator(past).estimate(work)
     assert found is not None
     assert found.seconds == pytest.approx(ITSELF + 0.1 + 10 + 10, rel=0.01)
@@ -95,7 +95,7 @@ def test_runs_of_the_same_type_are_preferred_once_there_are_enough() -> None:
         replace(one, work=replace(one.work, type="REBALANCE"), seconds=one.seconds * 10)
         for one in (run_of(chance, noise=0) for _ in range(20))
     ]
-    work = Work(store="s3a", type="REBALANCE", files=10, bytes_copied=0, bytes_reencoded=200_000_000)
+    work = EstimatedWork(store="s3a", type="REBALANCE", files=10, bytes_copied=0, bytes_reencoded=200_000_000)
     few, many = Estimator([*slow[:3], *past]).estimate(work), Estimator([*slow, *past]).estimate(work)
     assert few is not None
     assert many is not None

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.base.errors import BadFile
-from compactor.insight.read_events import MOST_BYTES, MOST_TEXT, Query, digest_likeness, normalise_query, parse_queries
+from compactor.insight.read_events import (
+    MOST_BYTES,
+    MOST_TEXT,
+    ReadQuery,
+    digest_likeness,
+    normalise_query,
+    parse_queries,
+)
 from tests.support.read_events import hive, plain, trino
 from tests.support.sizes import sized
 
@@ -17,7 +24,7 @@ TEN = 1_795_600_800_123  #: 2026-11-25 10:00:00.123 UTC, in ms
 TABLES = [("d", "t")]
 
 
-def read(*events: Any) -> list[Query | None]:
+def read(*events: Any) -> list[ReadQuery | None]:
     return list(parse_queries([json.dumps(event) for event in events], "f"))
 
 

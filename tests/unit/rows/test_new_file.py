@@ -13,7 +13,7 @@ from compactor.acid.bucket import RowId
 from compactor.base.ids import WriteId
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import BytesSource, LocalSource
-from compactor.rows.new_file import OutputMetadata, Target, written_file
+from compactor.rows.new_file import NewFileTarget, OutputMetadata, written_file
 from compactor.storage.capabilities import TakenRange, TakingOver
 from compactor.storage.protocol import Storage
 from compactor.storage.store_options import StoreOptions
@@ -46,8 +46,10 @@ class Old(BytesSource):
         self.tag = tag  # type: ignore[assignment]
 
 
-def target(folder: Path, store: Store, **options: Any) -> Target:
-    return Target(storage=cast(Storage, store), home="s3://bucket/t/.compactor_v7", path=str(folder / "new"), **options)
+def target(folder: Path, store: Store, **options: Any) -> NewFileTarget:
+    return NewFileTarget(
+        storage=cast(Storage, store), home="s3://bucket/t/.compactor_v7", path=str(folder / "new"), **options
+    )
 
 
 def test_a_range_is_a_hole_that_is_read_from_its_source(tmp_path: Path) -> None:

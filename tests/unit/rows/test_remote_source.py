@@ -9,7 +9,7 @@ from compactor.base.errors import BadFile, StorageError
 from compactor.orc.io.source import CHUNK, LocalSource
 from compactor.rows.remote_source import LOCAL, RemoteSource, open_source
 from compactor.storage.local import LocalStorage
-from compactor.storage.protocol import FileStatus
+from compactor.storage.protocol import StoredFile
 
 
 class Far(LocalStorage):
@@ -53,7 +53,7 @@ def test_neighbouring_reads_are_one_request(tmp_path: Path) -> None:
 class Tagged(Far):
     """The same in a store whose files may be taken over."""
 
-    def status(self, path: str) -> FileStatus:
+    def status(self, path: str) -> StoredFile:
         return replace(super().status(path), tag="x")
 
 

@@ -14,14 +14,17 @@ from compactor.spark_tables.clauses import (
     must_be_complete,
     name_columns,
 )
-from compactor.tables.writing.row_change import Kind
+from compactor.tables.writing.row_change import RowChangeKind
 
-UPDATE, DELETE = Clause(kind=Kind.UPDATE, values={"b": "1", "A": "2"}), Clause(kind=Kind.DELETE, values={})
-INSERT = Clause(kind=Kind.INSERT, values={"c": "3"})
+UPDATE, DELETE = (
+    Clause(kind=RowChangeKind.UPDATE, values={"b": "1", "A": "2"}),
+    Clause(kind=RowChangeKind.DELETE, values={}),
+)
+INSERT = Clause(kind=RowChangeKind.INSERT, values={"c": "3"})
 
 
 def test_a_clause_that_no_row_reaches_is_refused() -> None:
-    some = Clause(kind=Kind.DELETE, condition="x", values={})
+    some = Clause(kind=RowChangeKind.DELETE, condition="x", values={})
     must_be_complete([some, INSERT, UPDATE])
     with pytest.raises(Refused, match="no row reaches the clause"):
         must_be_complete([UPDATE, INSERT, some])
@@ -29,9 +32,9 @@ def test_a_clause_that_no_row_reaches_is_refused() -> None:
         must_be_complete([])
 
 
-@pytest.mark.parametrize("kind", [Kind.UPDATE, Kind.INSERT])
-def test_a_clause_that_names_no_column_is_refused(kind: Kind) -> None:
-    must_be_complete([DELETE, Clause(kind=kind)] if kind is Kind.INSERT else [Clause(kind=kind)])
+@pytest.mark.parametrize("kind", [RowChangeKind.UPDATE, RowChangeKind.INSERT])
+def test_a_clause_that_names_no_column_is_refused(kind: RowChangeKind) -> None:
+    must_be_complete([DELETE, Clause(kind=kind)] if kind is RowChangeKind.INSERT else [Clause(kind=kind)])
     with pytest.raises(Refused, match="set or values is empty"):
         must_be_complete([Clause(kind=kind, values={})])
 
@@ -39,7 +42,7 @@ def test_a_clause_that_names_no_column_is_refused(kind: Kind) -> None:
 def test_columns_that_are_assigned_are_those_of_updates() -> None:
     assert assigned_columns([INSERT, DELETE]) is None
     assert assigned_columns([INSERT, UPDATE]) == ("A", "b")
-    assert assigned_columns([Clause(kind=Kind.UPDATE)]) == ()
+    assert assigned_columns([Clause(kind=RowChangeKind.UPDATE)]) == ()
 
 
 def test_values_are_by_the_tables_names() -> None:
@@ -73,13 +76,15 @@ def test_only_a_name_is_sure_to_be_the_same_again() -> None:
 
 def test_a_row_to_insert_has_the_columns_of_the_locked_table() -> None:
     """PROTOCOL 14.25"""
-    row = Clause(kind=Kind.INSERT, condition="x", row=("1", "2"))
+    row = Clause(kind=RowChangeKind.INSERT, condition="x", row=("1", "2"))
     must_be_complete([row])
-    assert name_columns(row, ("b", "a"), "db.t") == Clause(kind=Kind.INSERT, condition="x", values={"b": "1", "a": "2"})
-    named = Clause(kind=Kind.INSERT, row=("1",), named=("a",))
+    assert name_columns(row, ("b", "a"), "db.t") == Clause(
+        kind=RowChangeKind.INSERT, condition="x", values={"b": "1", "a": "2"}
+    )
+    named = Clause(kind=RowChangeKind.INSERT, row=("1",), named=("a",))
     assert name_columns(named, ("b", "a"), "db.t").values == {"a": "1"}
     assert name_columns(INSERT, ("b", "a"), "db.t") is INSERT
     with pytest.raises(NotConforming, match=r"db\.t: a row has 2 values; expected are 3, for a, b, c"):
         name_columns(row, ("a", "b", "c"), "db.t")
     with pytest.raises(Refused, match="column a is named twice"):
-        name_columns(Clause(kind=Kind.INSERT, row=("1", "2"), named=("a", "a")), ("a", "b"), "db.t")
+        name_columns(Clause(kind=RowChangeKind.INSERT, row=("1", "2"), named=("a", "a")), ("a", "b"), "db.t")

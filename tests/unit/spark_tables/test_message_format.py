@@ -185,7 +185,7 @@ def test_a_condition_is_whole(text: str) -> None:
 
 @pytest.mark.parametrize("value", [True, 0, -(2**63), 2**64, -(2**200), 0.0, Decimal("1.50"), b"\xff", b""])
 def test_a_value_keeps_its_type(value: c.Value) -> None:
-    column = c.Column(name="i", kind=c.Kind.NUMBER, type=pa.int64())
+    column = c.FilterColumn(name="i", kind=c.ValueKind.NUMBER, type=pa.int64())
     there = travelled(scan(c.Compared(column=column, operator="=", value=value))).plan.condition.value
     assert (there, type(there)) == (value, type(value))
 

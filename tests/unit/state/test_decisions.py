@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from compactor.compaction.queue_entry import Entity
 from compactor.state.decisions import Decided
-from compactor.state.seen_conditions import Seen
+from compactor.state.seen_conditions import SeenEntity
 from compactor.state.state_database import OwnState
 
 T, P = Entity(database="d", table="t"), Entity(database="d", table="t", partition="p=1")
@@ -34,9 +34,9 @@ def test_what_holds_is_of_the_last_look_at_each(fresh: OwnState) -> None:
     fresh.decisions.record("m", [decided(P), decided(T)], at=2)
     fresh.decisions.record("m", [decided(P, role="sweep")], at=3)
     fresh.decisions.record("m", [decided(P)], at=3)
-    fresh.conditions.record("m", [Seen(entity=T, outcome="x", because="x", at=2)])
-    fresh.conditions.record("m", [Seen(entity=P, outcome="x", because="x", at=3)])
-    fresh.conditions.record("other", [Seen(entity=T, outcome="x", because="x", at=1)])
+    fresh.conditions.record("m", [SeenEntity(entity=T, outcome="x", because="x", at=2)])
+    fresh.conditions.record("m", [SeenEntity(entity=P, outcome="x", because="x", at=3)])
+    fresh.conditions.record("other", [SeenEntity(entity=T, outcome="x", because="x", at=1)])
     assert [(d.entity, d.at) for d in fresh.decisions.in_force("m")] == [(T, 2), (P, 3)]
     assert fresh.decisions.cursor("m") == P
     assert fresh.decisions.cursor("other") is None

@@ -9,7 +9,7 @@ from compactor.base.ids import TxnId
 from compactor.compaction.decision_reuse import Basis, StoredDecision
 from compactor.compaction.health import Condition
 from compactor.compaction.queue_entry import Entity
-from compactor.state.seen_conditions import ORDERS, ConditionFilter, Seen
+from compactor.state.seen_conditions import ORDERS, ConditionFilter, SeenEntity
 from compactor.state.state_database import OwnState
 
 SICK = Condition(base_bytes=10, delta_bytes=30, delete_bytes=4, deltas=12, files=13, small_files=13, health=20)
@@ -21,8 +21,8 @@ def entity(name: str) -> Entity:
     return Entity(database="d", table=table, partition=partition or None)
 
 
-def seen(name: str, condition: Condition | None = None, outcome: str = "notneeded", at: int = 5) -> Seen:
-    return Seen(entity=entity(name), outcome=outcome, because="so", flips=("a", "b"), condition=condition, at=at)
+def seen(name: str, condition: Condition | None = None, outcome: str = "notneeded", at: int = 5) -> SeenEntity:
+    return SeenEntity(entity=entity(name), outcome=outcome, because="so", flips=("a", "b"), condition=condition, at=at)
 
 
 def names(state: OwnState, find: str = "", order: str = "table", descending: bool = False, **more: int) -> list[str]:

@@ -55,7 +55,7 @@ def outcome(text: str) -> str:
 
 
 _SHOWN = (
-    parsed_actions.Target
+    parsed_actions.InsertTarget
     | parsed_actions.WhenMatched
     | parsed_actions.WhenNotMatched
     | parsed_actions.Select
@@ -79,7 +79,7 @@ def _query(query: parsed_actions.Query) -> str:
 def _value(value: object) -> str:
     if isinstance(value, Name):
         return str(value)
-    if isinstance(value, parsed_actions.Literal):
+    if isinstance(value, parsed_actions.ValuesLiteral):
         return f"{value.word} {value.value!r}".strip()
     if isinstance(value, parsed_actions.Query):
         return _query(value)

@@ -18,7 +18,7 @@ from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.queue.commit_section import Commit, Commits, Committing
+from compactor.metastore.queue.commit_section import Commits, Committing, EntryCommit
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
@@ -361,7 +361,7 @@ def test_what_became_of_a_commit_without_an_answer_is_asked_of_each(
     committing_all = Commits.committing_all
 
     @contextmanager
-    def unanswered(self: Commits, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
+    def unanswered(self: Commits, commits: Sequence[EntryCommit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
         try:
             with committing_all(self, commits) as found:
                 yield found

@@ -13,7 +13,7 @@ from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.queue.queue_rows import (
     MOVED,
-    Rows,
+    QueueRows,
     decode_properties,
     encode_properties,
     ended,
@@ -62,13 +62,13 @@ class Kept(dict[int, dict[str, Any]]):
 
 
 @pytest.fixture
-def hive3() -> tuple[Rows, Kept]:
-    rows, kept = Rows(Postgres31()), Kept()
+def hive3() -> tuple[QueueRows, Kept]:
+    rows, kept = QueueRows(Postgres31()), Kept()
     rows.extra_columns = kept
     return rows, kept
 
 
-def test_what_a_schema_lacks_goes_elsewhere_and_comes_back(hive3: tuple[Rows, Kept]) -> None:
+def test_what_a_schema_lacks_goes_elsewhere_and_comes_back(hive3: tuple[QueueRows, Kept]) -> None:
     rows, kept = hive3
     values = {"CQ_ID": 7, "CQ_STATE": "i", "CQ_POOL_NAME": "p", "CQ_TXN_ID": 5}
     assert rows.stored(COMPACTION_QUEUE, values) == {"CQ_ID": 7, "CQ_STATE": "i"}
@@ -80,7 +80,7 @@ def test_what_a_schema_lacks_goes_elsewhere_and_comes_back(hive3: tuple[Rows, Ke
     assert kept == {}
 
 
-def test_a_state_that_hive_3_cannot_show_is_known_elsewhere_only(hive3: tuple[Rows, Kept]) -> None:
+def test_a_state_that_hive_3_cannot_show_is_known_elsewhere_only(hive3: tuple[QueueRows, Kept]) -> None:
     rows, kept = hive3
     past = history_row(row(), State.ABORTED, 5, "why")
     rows.keep({7: {name: value for name, value in past.items() if value is not None}})
@@ -96,7 +96,7 @@ def test_a_state_that_hive_3_cannot_show_is_known_elsewhere_only(hive3: tuple[Ro
 
 
 def test_a_schema_with_every_column_keeps_nothing_elsewhere() -> None:
-    rows, kept = Rows(Dialect()), Kept({7: {"POOL_NAME": "elsewhere"}})
+    rows, kept = QueueRows(Dialect()), Kept({7: {"POOL_NAME": "elsewhere"}})
     rows.extra_columns = kept
     values = {"CQ_ID": 7, "CQ_POOL_NAME": "p"}
     rows.keep({7: values}, replace=True)
@@ -162,7 +162,7 @@ def test_which_rows_are_about_an_entity(entity: Entity, partitions: tuple[str, .
 def test_rows_that_cannot_be_understood_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     """PROTOCOL 10: a stranger's row ends no pass."""
     rows = [row(CQ_ID=1, CQ_TBLPROPERTIES="9:"), row(CQ_ID=2), row(CQ_ID=3, CQ_STATE="z")]
-    readable = Rows(Dialect()).readable_queued(rows)
+    readable = QueueRows(Dialect()).readable_queued(rows)
     assert [entry.id for entry in readable] == [2]
     for number in (1, 3):
         assert f"compaction {number} of default.t: its row cannot be understood" in caplog.text

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from compactor.tables.filters.conditions import Column, Kind, Matches, find_columns, to_scalar
+from compactor.tables.filters.conditions import FilterColumn, Matches, ValueKind, find_columns, to_scalar
 from tests.unit.tables.filters.test_evaluation import SCHEMA
 
 
@@ -20,7 +20,7 @@ from tests.unit.tables.filters.test_evaluation import SCHEMA
     ],
 )
 def test_the_prefix_of_a_pattern(pattern: str, prefix: bytes) -> None:
-    column = Column(name="s", kind=Kind.TEXT, type=pa.string())
+    column = FilterColumn(name="s", kind=ValueKind.TEXT, type=pa.string())
     assert Matches(column=column, pattern=pattern).prefix == prefix
 
 
@@ -32,6 +32,6 @@ def test_the_columns_of_a_condition() -> None:
 
 
 def test_values_in_arrow() -> None:
-    times = Column(name="t", kind=Kind.TIMESTAMP, type=pa.timestamp("us"))
+    times = FilterColumn(name="t", kind=ValueKind.TIMESTAMP, type=pa.timestamp("us"))
     assert to_scalar(times, 1_500).value == 1
-    assert to_scalar(Column(name="d", kind=Kind.DATE, type=pa.date32()), 3).value == 3
+    assert to_scalar(FilterColumn(name="d", kind=ValueKind.DATE, type=pa.date32()), 3).value == 3

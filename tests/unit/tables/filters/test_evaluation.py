@@ -8,7 +8,7 @@ from hypothesis import given
 
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.evaluation import evaluate, match_rows
-from compactor.tables.filters.outcomes import Facts, find_outcomes, may_match, single_value_facts
+from compactor.tables.filters.outcomes import ColumnFacts, find_outcomes, may_match, single_value_facts
 from tests.support import scanned
 from tests.support.filters import Filter, filters
 
@@ -98,7 +98,7 @@ def test_a_backslash_takes_percent_and_underscore_alone(pattern: str, text: str,
     condition = bind(f"s like '{pattern}'", batch.schema)
     assert evaluate(condition, batch).to_pylist() == [wanted, None]
     assert find_outcomes(condition, {"s": single_value_facts(text.encode())}) == {wanted}
-    assert not wanted or may_match(condition, {"s": Facts(low=text.encode(), high=f"{text}z".encode())})
+    assert not wanted or may_match(condition, {"s": ColumnFacts(low=text.encode(), high=f"{text}z".encode())})
 
 
 def test_decimals_of_very_different_scales_are_compared() -> None:

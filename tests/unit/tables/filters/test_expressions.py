@@ -7,12 +7,12 @@ import pytest
 from compactor.base.errors import BadExpression
 from compactor.tables.filters.expressions import (
     And,
+    ColumnName,
     Comparison,
     In,
     IsNull,
     Like,
     Literal,
-    Name,
     Not,
     Or,
     Truth,
@@ -22,21 +22,21 @@ from compactor.tables.filters.expressions import (
 
 
 def test_and_binds_more_than_or_and_not_most_of_all() -> None:
-    a, b, c = (Truth(operand=Name(name=name, place=place)) for name, place in (("a", 4), ("b", 10), ("c", 15)))
+    a, b, c = (Truth(operand=ColumnName(name=name, place=place)) for name, place in (("a", 4), ("b", 10), ("c", 15)))
     assert parse("NOT a AND b OR c") == Or(parts=(And(parts=(Not(part=a), b)), c))
 
 
 def test_words_are_of_any_case_and_columns_are_lower() -> None:
     found = parse("Amount >= 1.50 aNd `Odd ``Name` is NOT null")
     amount = Comparison(
-        operator=">=", left=Name(name="amount", place=0), right=Literal(value=Decimal("1.50"), place=10), place=7
+        operator=">=", left=ColumnName(name="amount", place=0), right=Literal(value=Decimal("1.50"), place=10), place=7
     )
-    odd = Not(part=IsNull(operand=Name(name="odd `name", place=19)))
+    odd = Not(part=IsNull(operand=ColumnName(name="odd `name", place=19)))
     assert found == And(parts=(amount, odd))
 
 
 def test_between_in_and_like() -> None:
-    name = Name(name="a", place=0)
+    name = ColumnName(name="a", place=0)
     one, two = Literal(value=Decimal(1), place=10), Literal(value=Decimal(2), place=16)
     ends = tuple(Comparison(operator=sign, left=name, right=end, place=2) for sign, end in ((">=", one), ("<=", two)))
     assert parse("a between 1 and 2") == And(parts=ends)
@@ -54,7 +54,10 @@ def test_between_in_and_like() -> None:
 def test_date_is_a_column_or_introduces_a_literal() -> None:
     found = parse("date = DATE '2026-01-01'")
     assert found == Comparison(
-        operator="=", left=Name(name="date", place=0), right=Literal(value="2026-01-01", place=7, word="DATE"), place=5
+        operator="=",
+        left=ColumnName(name="date", place=0),
+        right=Literal(value="2026-01-01", place=7, word="DATE"),
+        place=5,
     )
 
 

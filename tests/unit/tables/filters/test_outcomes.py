@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.tables.filters.binding import bind
-from compactor.tables.filters.outcomes import Facts, find_outcomes, may_match, single_value_facts
+from compactor.tables.filters.outcomes import ColumnFacts, find_outcomes, may_match, single_value_facts
 
 SCHEMA = pa.schema({"i": pa.int64(), "s": pa.string(), "f": pa.float64()})
-FIVE_TO_NINE = {"i": Facts(low=5, high=9, has_null=False)}
+FIVE_TO_NINE = {"i": ColumnFacts(low=5, high=9, has_null=False)}
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_a_single_value_decides_everything() -> None:
 
 
 def test_nan_is_in_no_bounds() -> None:
-    facts = {"f": Facts(low=1.0, high=2.0, has_null=False)}
+    facts = {"f": ColumnFacts(low=1.0, high=2.0, has_null=False)}
     assert find_outcomes(bind("f < 5", SCHEMA), facts) == {True, False}
     assert may_match(bind("not f < 5", SCHEMA), facts)
     assert not may_match(bind("f > 5", SCHEMA), facts)
 
 
 def test_a_bloom_filter_decides_what_is_equal() -> None:
-    facts = {"i": Facts(has_null=False, contains=lambda value: value == 3)}
+    facts = {"i": ColumnFacts(has_null=False, contains=lambda value: value == 3)}
     assert find_outcomes(bind("i = 4", SCHEMA), facts) == {False}
     assert find_outcomes(bind("i != 4", SCHEMA), facts) == {True}
     assert find_outcomes(bind("i in (4, 5)", SCHEMA), facts) == {False}
@@ -71,7 +71,7 @@ def test_a_list_may_come_to_whatever_a_value_comes_to(
 ) -> None:
     """Only the values within the bounds are looked at, and none that is there is missed."""
     is_bounded = is_bounded and bool(there)
-    known = Facts(
+    known = ColumnFacts(
         low=min(there) if is_bounded else None,
         high=max(there) if is_bounded else None,
         has_null=has_null,
@@ -94,5 +94,5 @@ def test_a_long_list_is_looked_at_within_the_bounds_alone() -> None:
         return False
 
     condition = bind(f"i IN ({', '.join(map(str, range(0, 30_000, 3)))})", SCHEMA)
-    assert not may_match(condition, {"i": Facts(low=10, high=20, contains=contains)})
+    assert not may_match(condition, {"i": ColumnFacts(low=10, high=20, contains=contains)})
     assert asked == [12, 15, 18]

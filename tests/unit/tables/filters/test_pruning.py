@@ -17,8 +17,8 @@ from compactor.orc.format.tail import Tail, empty_tail, read_tail
 from compactor.orc.format.types import OrcType, TypeKind
 from compactor.orc.io.source import LocalSource
 from compactor.tables.filters.binding import bind
-from compactor.tables.filters.conditions import Column, Kind, Value, find_columns
-from compactor.tables.filters.outcomes import Facts, find_outcomes
+from compactor.tables.filters.conditions import FilterColumn, Value, ValueKind, find_columns
+from compactor.tables.filters.outcomes import ColumnFacts, find_outcomes
 from compactor.tables.filters.pruning import FilePruner, build_lookup, long_hash, murmur3, read_facts
 from tests.support import scanned
 from tests.support.acid_files import TYPES
@@ -29,13 +29,13 @@ ROWS = scanned.rows(3000)
 ROW_TYPE = f"struct<{','.join(f'{name}:{kind}' for name, kind in scanned.COLUMNS.items())}>"
 JAVA = empty_tail(TYPES)
 KINDS = {
-    "int": (Kind.NUMBER, pa.int64()),
-    "decimal(10,2)": (Kind.NUMBER, pa.decimal128(10, 2)),
-    "double": (Kind.FLOAT, pa.float64()),
-    "string": (Kind.TEXT, pa.string()),
-    "char(3)": (Kind.CHAR, pa.string()),
-    "date": (Kind.DATE, pa.date32()),
-    "timestamp": (Kind.TIMESTAMP, pa.timestamp("ns")),
+    "int": (ValueKind.NUMBER, pa.int64()),
+    "decimal(10,2)": (ValueKind.NUMBER, pa.decimal128(10, 2)),
+    "double": (ValueKind.FLOAT, pa.float64()),
+    "string": (ValueKind.TEXT, pa.string()),
+    "char(3)": (ValueKind.CHAR, pa.string()),
+    "date": (ValueKind.DATE, pa.date32()),
+    "timestamp": (ValueKind.TIMESTAMP, pa.timestamp("ns")),
 }
 LOOKUP_ROWS = scanned.rows(1000)
 
@@ -124,10 +124,10 @@ def test_an_index_with_less_entries_than_row_groups_leaves_nothing_out(source: L
     assert replace(found, tail=bomb).groups(0) is None
 
 
-def facts(stored: str, part: messages.Message, *, rows: int = 10, table: str = "", tail: Tail = JAVA) -> Facts:
+def facts(stored: str, part: messages.Message, *, rows: int = 10, table: str = "", tail: Tail = JAVA) -> ColumnFacts:
     kind, arrow = KINDS[table or stored]
     of_file: OrcType = parse_hive_type(stored)[0]
-    return read_facts(part, rows, Column(name="x", kind=kind, type=arrow), of_file, tail)
+    return read_facts(part, rows, FilterColumn(name="x", kind=kind, type=arrow), of_file, tail)
 
 
 def statistics(values: int = 10, *, has_null: bool = False, **fields: object) -> messages.Message:
@@ -139,7 +139,7 @@ def statistics(values: int = 10, *, has_null: bool = False, **fields: object) ->
     return made
 
 
-def bounds(found: Facts) -> tuple[object, object]:
+def bounds(found: ColumnFacts) -> tuple[object, object]:
     return found.low, found.high
 
 

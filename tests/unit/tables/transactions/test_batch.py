@@ -14,7 +14,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXN_COMPONENTS, TXNS
 from compactor.site.site import Site
 from compactor.tables.transactions import batch as batches
-from compactor.tables.transactions.batch import AGE_S, MOST, Batch, next_batch_size
+from compactor.tables.transactions.batch import AGE_S, MOST, TransactionBatch, next_batch_size
 from compactor.tables.transactions.transaction_block import transaction
 from tests.support.tables import make_table, with_settings
 
@@ -63,7 +63,7 @@ def test_a_batch_is_as_large_as_a_second_needs(size: int, used: int, took_s: flo
 
 
 def test_a_batch_is_open_with_write_ids_components_and_one_lock(site: Site, table: Table) -> None:
-    batch = Batch(site, table, None, 3)
+    batch = TransactionBatch(site, table, None, 3)
     assert state_counts(site) == {"o": 3}
     assert site.metastore.write_ids.next("default", "t") == 4
     assert count(site, TXN_COMPONENTS.c.TC_TXNID) == 3
@@ -73,7 +73,7 @@ def test_a_batch_is_open_with_write_ids_components_and_one_lock(site: Site, tabl
 
 def test_what_is_not_used_is_given_back_without_a_trace(site: Site, table: Table) -> None:
     """Its components would wait for a cleaner, and count towards a compaction, for nothing."""
-    batch = Batch(site, table, None, 3)
+    batch = TransactionBatch(site, table, None, 3)
     with batch.next():
         pass
     assert (batch.used, batch.size) == (1, 3)
@@ -84,12 +84,12 @@ def test_what_is_not_used_is_given_back_without_a_trace(site: Site, table: Table
 
 def test_a_batch_is_over_when_it_is_used_up_or_a_second_old(site: Site, table: Table) -> None:
     clock = Clock()
-    batch = Batch(site, table, None, 2, clock)
+    batch = TransactionBatch(site, table, None, 2, clock)
     assert not batch.is_over
     clock.now = AGE_S
     assert batch.is_over
     batch.close()
-    batch = Batch(site, table, None, 1, clock)
+    batch = TransactionBatch(site, table, None, 1, clock)
     with batch.next():
         pass
     assert batch.is_over
@@ -98,7 +98,7 @@ def test_a_batch_is_over_when_it_is_used_up_or_a_second_old(site: Site, table: T
 
 def test_nobody_overwrites_the_table_while_a_batch_is_open(site: Site, table: Table) -> None:
     """Its base would hide all of the batch's deltas."""
-    batch = Batch(site, table, None, 2)
+    batch = TransactionBatch(site, table, None, 2)
     with pytest.raises(LockNotGranted), transaction(site) as txn:
         txn.lock_for_overwriting(table, None)
     batch.close()
@@ -110,14 +110,14 @@ def test_a_batch_waits_for_whoever_overwrites(site: Site, table: Table) -> None:
     with transaction(site) as txn:
         txn.lock_for_overwriting(table, None)
         with pytest.raises(LockNotGranted):
-            Batch(site, table, None, 2)
+            TransactionBatch(site, table, None, 2)
         assert state_counts(site) == {"o": 1, "a": 2}
     assert site.metastore.write_ids.next("default", "t") == 1
 
 
 def test_an_overwrite_that_its_lock_did_not_keep_out_wins(site: Site, table: Table) -> None:
     """PROTOCOL 14.18: with hive.txn.xlock.iow false, an INSERT and an INSERT OVERWRITE hold their locks side by side."""
-    batch = Batch(site, table, None, 2)
+    batch = TransactionBatch(site, table, None, 2)
     metastore, entity = site.metastore, Entity(database="default", table="t")
     (other,) = metastore.transactions.open("u", "h")
     metastore.write_ids.add_component(other, entity, "u", metastore.write_ids.allocate(other, "default", "t"))
@@ -129,7 +129,7 @@ def test_an_overwrite_that_its_lock_did_not_keep_out_wins(site: Site, table: Tab
 
 
 def test_who_loses_the_lock_of_the_batch_commits_nothing(site: Site, table: Table) -> None:
-    batch = Batch(site, table, None, 2, Clock())
+    batch = TransactionBatch(site, table, None, 2, Clock())
     metastore = site.metastore
     holder = max(one.id for one in metastore.transactions.open_transactions())
 
@@ -152,7 +152,7 @@ def test_a_table_that_was_altered_takes_no_rows_of_its_old_columns(site: Site, t
     with pytest.raises(
         NotFound, match=r"default\.t: was dropped since it was loaded, and another table \(id 2, was 1\)"
     ):
-        Batch(site, table, None, 2)
+        TransactionBatch(site, table, None, 2)
     assert "o" not in state_counts(site)
 
 
@@ -160,7 +160,7 @@ def test_write_ids_that_a_directory_holds_already_are_not_recorded(site: Site, t
     """Else the cleaner would remove what somebody else wrote under them."""
     (warehouse / "t" / "delta_0000002_0000002_0000").mkdir()
     with pytest.raises(Disagreement, match="write ID 2 was never allocated"):
-        Batch(site, table, None, 3)
+        TransactionBatch(site, table, None, 3)
     assert count(site, TXN_COMPONENTS.c.TC_TXNID) == 0
 
 
@@ -173,6 +173,6 @@ def test_a_batch_that_has_waited_for_its_lock_is_as_good_as_any(
         clock.now += 10 * AGE_S
 
     monkeypatch.setattr(batches, "wait_for_locks", wait)
-    batch = Batch(site, table, None, 2, clock)
+    batch = TransactionBatch(site, table, None, 2, clock)
     assert not batch.is_over
     batch.close()

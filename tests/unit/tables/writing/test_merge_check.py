@@ -12,9 +12,18 @@ from compactor.base.errors import Refused, VerificationFailed
 from compactor.rewrite.full_acid.delete_events import SortedEvents
 from compactor.tables.schema import PARTS, ROW_ID, ROW_ID_TYPE
 from compactor.tables.writing.merge_check import ChangedRows
-from compactor.tables.writing.row_change import CLAUSE, EXACT, FILE, FILE_TYPE, KIND, Changed, Kind, value_column
+from compactor.tables.writing.row_change import (
+    CLAUSE,
+    EXACT,
+    FILE,
+    FILE_TYPE,
+    KIND,
+    Changed,
+    RowChangeKind,
+    value_column,
+)
 
-Row = tuple[Kind, int | None, int]
+Row = tuple[RowChangeKind, int | None, int]
 
 
 def batch(*rows: Row, partition: str = "", number: int = 0) -> pa.RecordBatch:
@@ -47,7 +56,10 @@ def keys(events: SortedEvents) -> list[Any]:
 
 def test_an_update_is_a_delete_and_an_insert_of_one_row(tmp_path: Path) -> None:
     rows = rows_in(tmp_path)
-    batches = [batch((Kind.DELETE, 1, 0), (Kind.UPDATE, 2, 20)), batch((Kind.INSERT, None, 30))]
+    batches = [
+        batch((RowChangeKind.DELETE, 1, 0), (RowChangeKind.UPDATE, 2, 20)),
+        batch((RowChangeKind.INSERT, None, 30)),
+    ]
     named = [(found.to_pydict(), name(0)) for found, name in rows.inserts(batches)]
     assert named == [({"i": [20]}, "the row with ROW__ID (1, 7, 2)"), ({"i": [30]}, "a new row")]
     assert {place: {n: keys(of) for n, of in files.items()} for place, files in rows.deletes().items()} == {
@@ -60,9 +72,9 @@ def test_delete_events_are_by_partition_and_file_number(tmp_path: Path) -> None:
     """TABLES rule 6: by the number of the file, not by the bucket in the ROW__ID."""
     rows = rows_in(tmp_path)
     parts = [
-        batch((Kind.DELETE, 5, 0), partition="p=1", number=3),
-        batch((Kind.DELETE, 4, 0), partition="p=2", number=3),
-        batch((Kind.DELETE, 1, 0), partition="p=2", number=0),
+        batch((RowChangeKind.DELETE, 5, 0), partition="p=1", number=3),
+        batch((RowChangeKind.DELETE, 4, 0), partition="p=2", number=3),
+        batch((RowChangeKind.DELETE, 1, 0), partition="p=2", number=0),
     ]
     assert list(rows.inserts(parts)) == []
     assert {place: {n: keys(of) for n, of in files.items()} for place, files in rows.deletes().items()} == {
@@ -71,11 +83,11 @@ def test_delete_events_are_by_partition_and_file_number(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("second", [Kind.UPDATE, Kind.DELETE, Kind.NOTHING])
+@pytest.mark.parametrize("second", [RowChangeKind.UPDATE, RowChangeKind.DELETE, RowChangeKind.NOTHING])
 @pytest.mark.parametrize("is_split", [False, True])
-def test_a_row_that_is_matched_twice_is_refused(tmp_path: Path, second: Kind, is_split: bool) -> None:
+def test_a_row_that_is_matched_twice_is_refused(tmp_path: Path, second: RowChangeKind, is_split: bool) -> None:
     """TABLES rule 13; as in Hive it counts that the source's rows match, whatever is done then."""
-    twice = [(Kind.UPDATE, 2, 20), (second, 2, 21)]
+    twice = [(RowChangeKind.UPDATE, 2, 20), (second, 2, 21)]
     batches = [batch(one) for one in twice] if is_split else [batch(*twice)]
     with pytest.raises(Refused, match=r"cardinality_violation.*hive\.merge\.cardinality\.check"):
         list(rows_in(tmp_path).inserts(batches))
@@ -83,14 +95,16 @@ def test_a_row_that_is_matched_twice_is_refused(tmp_path: Path, second: Kind, is
 
 def test_without_the_check_a_row_is_deleted_once_and_has_both_versions(tmp_path: Path) -> None:
     rows = rows_in(tmp_path, is_checked=False)
-    found = written(rows, batch((Kind.UPDATE, 2, 20)), batch((Kind.UPDATE, 2, 21), (Kind.DELETE, 3, 0)))
+    found = written(
+        rows, batch((RowChangeKind.UPDATE, 2, 20)), batch((RowChangeKind.UPDATE, 2, 21), (RowChangeKind.DELETE, 3, 0))
+    )
     assert [row["i"] for row in found] == [20, 21]
     assert keys(rows.deletes()[""][0]) == [2, 3]
 
 
 def test_a_row_that_is_matched_and_left_alone_is_neither_deleted_nor_written(tmp_path: Path) -> None:
     rows = rows_in(tmp_path)
-    assert list(rows.inserts([batch((Kind.NOTHING, 1, 0), (Kind.NOTHING, 2, 0))])) == []
+    assert list(rows.inserts([batch((RowChangeKind.NOTHING, 1, 0), (RowChangeKind.NOTHING, 2, 0))])) == []
     assert rows.deletes() == {}
     assert rows.counts == Changed()
 
@@ -98,7 +112,7 @@ def test_a_row_that_is_matched_and_left_alone_is_neither_deleted_nor_written(tmp
 def test_timestamps_that_stay_keep_every_digit(tmp_path: Path) -> None:
     """Spark has microseconds: the values of such a column come exactly, and no others do."""
     exact = pa.array([{"t": {"seconds": 1, "nanos": 123_456_789}}, {"t": None}], pa.struct([pa.field("t", PARTS)]))
-    rows = batch((Kind.UPDATE, 1, 0), (Kind.UPDATE, 2, 0)).append_column(EXACT, exact)
+    rows = batch((RowChangeKind.UPDATE, 1, 0), (RowChangeKind.UPDATE, 2, 0)).append_column(EXACT, exact)
     rows = rows.append_column("l", pa.array([[0], None], pa.list_(pa.int32())))
     assert written(rows_in(tmp_path, "i", "t", "l"), rows) == [
         {"i": 0, "t": {"seconds": 1, "nanos": 123_456_789}, "l": [0]},
@@ -108,7 +122,12 @@ def test_timestamps_that_stay_keep_every_digit(tmp_path: Path) -> None:
 
 def test_each_clause_writes_its_own_values_in_their_own_types(tmp_path: Path) -> None:
     """PROTOCOL 14.3: clauses share a column, or have columns of other types; an added row has what its clause gives."""
-    rows = batch((Kind.UPDATE, 1, 1), (Kind.UPDATE, 2, 2), (Kind.INSERT, None, 3), (Kind.NOTHING, 4, 4))
+    rows = batch(
+        (RowChangeKind.UPDATE, 1, 1),
+        (RowChangeKind.UPDATE, 2, 2),
+        (RowChangeKind.INSERT, None, 3),
+        (RowChangeKind.NOTHING, 4, 4),
+    )
     for name, values in {
         CLAUSE: pa.array([0, 2, 1, None], pa.int32()),
         value_column(0, [2]): pa.array([None, "20", None, None]),
@@ -128,4 +147,4 @@ def test_each_clause_writes_its_own_values_in_their_own_types(tmp_path: Path) ->
 
 def test_rows_out_of_order_are_refused(tmp_path: Path) -> None:
     with pytest.raises(VerificationFailed, match="out of order"):
-        list(rows_in(tmp_path).inserts([batch((Kind.DELETE, 2, 0)), batch((Kind.DELETE, 1, 0))]))
+        list(rows_in(tmp_path).inserts([batch((RowChangeKind.DELETE, 2, 0)), batch((RowChangeKind.DELETE, 1, 0))]))

@@ -23,12 +23,12 @@ from compactor.site.site import Site
 from compactor.tables.store import Store
 from compactor.tables.writing import statement_files
 from compactor.tables.writing.mutation import compute_net_changes, find_illegal_pair, find_pairs
-from compactor.tables.writing.row_change import Changed, Kind
+from compactor.tables.writing.row_change import Changed, RowChangeKind
 from tests.support.partitioned import make_partitioned
 from tests.support.sizes import sized
 from tests.support.tables import make_table, with_settings
 
-LETTERS = {"i": Kind.INSERT, "u": Kind.UPDATE, "d": Kind.DELETE}
+LETTERS = {"i": RowChangeKind.INSERT, "u": RowChangeKind.UPDATE, "d": RowChangeKind.DELETE}
 
 
 @pytest.fixture
@@ -373,8 +373,8 @@ def test_an_operation_has_to_fit_the_one_before_it(operations: str, place: int) 
     assert find_illegal_pair(kinds, np.zeros(len(operations), dtype=np.int64)) == (place - 1, place)
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(list(Kind)[1:])), max_size=30))
-def test_keys_do_not_touch_each_other(operations: list[tuple[int, Kind]]) -> None:
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(list(RowChangeKind)[1:])), max_size=30))
+def test_keys_do_not_touch_each_other(operations: list[tuple[int, RowChangeKind]]) -> None:
     used = sorted({key for key, _ in operations})
     keys = np.array([used.index(key) for key, _ in operations], dtype=np.int64)
     kinds = np.array([kind for _, kind in operations], dtype=np.int64)

@@ -23,12 +23,12 @@ from compactor.tables.table import Table
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.tables.writing.part_files import ROWS, write_changes, write_part
-from compactor.tables.writing.row_change import FILE, FILE_TYPE, KIND, Changed, Kind
+from compactor.tables.writing.row_change import FILE, FILE_TYPE, KIND, Changed, RowChangeKind
 from compactor.tables.writing.shared_statements import Intent, begin_changes, begin_rows, finish_changes, finish_rows
 from compactor.tables.writing.writer_messages import ChangedPart, SharedChange, SharedStatement, WrittenPart
 
 APPEND, OVERWRITE = WriteOperation.INSERT, WriteOperation.UPDATE
-Decide = Callable[[int], tuple[Kind, int]]
+Decide = Callable[[int], tuple[RowChangeKind, int]]
 EVERYTHING = Intent(deletes=True, assigns=frozenset({"v"}), inserts=True)
 
 
@@ -195,7 +195,7 @@ def changed(rows: pa.Table, decide: Decide) -> list[pa.RecordBatch]:
     made = []
     for row in sorted(rows.to_pylist(), key=lambda row: tuple(row[ROW_ID].values())):
         kind, value = decide(row["i"])
-        if kind is not Kind.NOTHING:
+        if kind is not RowChangeKind.NOTHING:
             made.append({KIND: int(kind), **row, "v": value})
     schema = pa.schema([pa.field(KIND, pa.int32()), *rows.schema])
     return [pa.RecordBatch.from_pylist(made, schema)] if made else []
@@ -203,7 +203,7 @@ def changed(rows: pa.Table, decide: Decide) -> list[pa.RecordBatch]:
 
 def added(like: pa.Table, *rows: dict[str, Any]) -> pa.RecordBatch:
     schema = pa.schema([pa.field(KIND, pa.int32()), *(field.with_nullable(True) for field in like.schema)])
-    return pa.RecordBatch.from_pylist([{KIND: int(Kind.INSERT), **row} for row in rows], schema)
+    return pa.RecordBatch.from_pylist([{KIND: int(RowChangeKind.INSERT), **row} for row in rows], schema)
 
 
 def changed_parts(work: SharedChange, site: Site, writer: int, batches: list[pa.RecordBatch]) -> ChangedPart:
@@ -224,9 +224,9 @@ def change(site: Site, name: str, intent: Intent, decide: Decide, *new: dict[str
     return Changed.total(part.counts for part in parts)
 
 
-def some(number: int) -> tuple[Kind, int]:
+def some(number: int) -> tuple[RowChangeKind, int]:
     """Deletes every third row, updates the next one."""
-    return [(Kind.DELETE, 0), (Kind.UPDATE, -number), (Kind.NOTHING, 0)][number % 3]
+    return [(RowChangeKind.DELETE, 0), (RowChangeKind.UPDATE, -number), (RowChangeKind.NOTHING, 0)][number % 3]
 
 
 def changed_rows_of(table: Table) -> list[tuple[Any, ...]]:
@@ -290,7 +290,7 @@ def test_an_attempt_of_a_change_that_was_not_accepted_is_nowhere(
         statements, work = begin_changes(txn, named_table(deployment, "db.t"), EVERYTHING)
         tables = scan_rows(txn, deployment, "db.t")
         for writer, rows in enumerate(tables):
-            changed_parts(work, deployment, writer, changed(rows, lambda _: (Kind.DELETE, 0)))
+            changed_parts(work, deployment, writer, changed(rows, lambda _: (RowChangeKind.DELETE, 0)))
         parts = [changed_parts(work, deployment, at, changed(rows, some)) for at, rows in enumerate(tables)]
         finish_changes(txn, statements, parts)
     assert len(changed_rows_of(table)) == 12
@@ -308,14 +308,19 @@ def test_rows_of_an_original_file_are_deleted_by_the_number_of_their_file(
     for path in (warehouse / "other").rglob("bucket_*"):
         (warehouse / "t" / "delta_0000001_0000001_0000" / path.name).write_bytes(path.read_bytes())
     before = [row[0] for row in changed_rows_of(table)]
-    change(deployment, "db.t", Intent(deletes=True), lambda i: (Kind.DELETE, 0) if i < 4 else (Kind.NOTHING, 0))
+    change(
+        deployment,
+        "db.t",
+        Intent(deletes=True),
+        lambda i: (RowChangeKind.DELETE, 0) if i < 4 else (RowChangeKind.NOTHING, 0),
+    )
     assert [row[0] for row in changed_rows_of(table)] == [i for i in before if i >= 4]
 
 
 def test_nothing_that_is_found_changes_nothing(store: Store, deployment: Site, warehouse: Path) -> None:
     table = filled(store, "db.t", partitioned_by=["p"])
     before = changed_rows_of(table)
-    assert change(deployment, "db.t", EVERYTHING, lambda _: (Kind.NOTHING, 0)) == Changed()
+    assert change(deployment, "db.t", EVERYTHING, lambda _: (RowChangeKind.NOTHING, 0)) == Changed()
     assert changed_rows_of(table) == before
     assert list((warehouse / "t").rglob("*delta_0000004*")) == []
     assert list(warehouse.rglob(".compactor_w*")) == []

@@ -202,7 +202,7 @@ def test_an_interrupt_behind_a_commit_doubles_no_rows(store: Store, monkeypatch:
     with store.load_table("default.t").stream() as stream:
         stream.write(pa.table({"a": [1]}))
         with monkeypatch.context() as patched:
-            patched.setattr(batches.Batch, "remember", interrupt)
+            patched.setattr(batches.TransactionBatch, "remember", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 stream.commit()
         with pytest.raises(Refused, match="KeyboardInterrupt came between"):
