@@ -4,7 +4,8 @@ Hive writes them with ``FileUtils.makePartName``.
 
 Hive 4 escapes the name of a static partition a second time when it records a lock or a write
 (``p=a b%3Dc`` becomes ``p=a b%253Dc``), so both forms mean the same partition. Hive 3.1 records it in lower case
-(``p=US`` becomes ``p=us``, ``TxnHandler.normalizeCase``), so one form may mean several partitions.
+(``p=US`` becomes ``p=us``, ``TxnHandler.normalizeCase``), so one form may mean several partitions. Such rows outlive an
+upgrade to a later schema. Names of partition keys have no case: Hive 4 lowers them (``TxnUtils.normalizePartitionCase``).
 """
 
 from __future__ import annotations
@@ -59,6 +60,27 @@ def unescape_once(name: str) -> str:
 def in_lower_case(name: str) -> str:
     """Returns the form in which Hive 3.1 records a lock on a partition, and a static INSERT into it."""
     return name.lower()
+
+
+def with_lower_keys(name: str) -> str:
+    """Returns ``name`` with its keys as Hive 4 writes them."""
+    parts = (part.partition("=") for part in name.split("/"))
+    return "/".join(f"{key.lower()}{sign}{value}" for key, sign, value in parts)
+
+
+def is_same_but_for_keys(recorded: str, stored: str | None) -> bool:
+    """Returns true if the names differ at most in the case of their keys."""
+    return stored is not None and with_lower_keys(recorded) == with_lower_keys(stored)
+
+
+def find_in_other_case(recorded: str, stored: Iterable[str]) -> tuple[str, ...]:
+    """Returns the ``stored`` names that ``recorded``, which is not one of them, may mean.
+
+    They differ in the case of their keys, or ``recorded`` is in lower case, as a name of Hive 3.1.
+    """
+    names = tuple(stored)
+    same_values = tuple(name for name in names if is_same_but_for_keys(recorded, name))
+    return same_values or tuple(name for name in names if in_lower_case(name) == recorded)
 
 
 def recorded_names(name: str | None, *, lowered: bool = False) -> tuple[str | None, ...]:

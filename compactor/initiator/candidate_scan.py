@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.partition_names import recorded_names
 from compactor.acid.write_ids import ValidTxnList
 from compactor.base.errors import CompactorError, Disagreement, Refused, failing_alone
 from compactor.base.identities import initiator_id
@@ -126,7 +127,7 @@ class CandidateScan:
         """Returns the aborted transactions of the entity, under every form of its name."""
         if (entity.database, entity.table) not in self._aborted:  # nearly always
             return None
-        names = self.site.metastore.dialect.recorded_names(entity.partition)
+        names = recorded_names(entity.partition, lowered=True)
         matches = [aborts for name in names if (aborts := self.aborts.get(replace(entity, partition=name))) is not None]
         if len(matches) < 2:
             return matches[0] if matches else None

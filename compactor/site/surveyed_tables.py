@@ -9,7 +9,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TypeAlias
 
-from compactor.acid.partition_names import group_by_recorded_name, unescape_once
+from compactor.acid.partition_names import (
+    find_in_other_case,
+    group_by_recorded_name,
+    unescape_once,
+    with_lower_keys,
+)
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.base.errors import CompactorError, DatabaseUnavailable, NotFound, failing_alone
 from compactor.base.ids import WriteId
@@ -75,7 +80,28 @@ class SurveyedTables:
             return stored
         twice = {table: dict(filter(None, map(_unescape_once, names))) for table, names in recorded.items()}
         self.read({table: {*names, *twice[table].values()} for table, names in recorded.items()})
-        return {table: self._match_escaped_once(table, names) for table, names in twice.items()}
+        matches = {table: self._match_escaped_once(table, names) for table, names in twice.items()}
+        missing = {
+            table: self._list_missing(table, set(names) - matches[table].keys()) for table, names in recorded.items()
+        }
+        return {table: {**matches[table], **self._match_in_other_case(table, missing[table])} for table in recorded}
+
+    def _list_missing(self, name: TableName, recorded: Iterable[str | None]) -> list[str]:
+        """Returns the recorded names that the table has no partition of: it was dropped, or Hive 3 recorded it."""
+        surveyed = self._partitioned_table(name)
+        if surveyed is None:
+            return []
+        return [partition for partition in recorded if partition and surveyed.partitions.get(partition) is None]
+
+    def _match_in_other_case(self, name: TableName, missing: Sequence[str]) -> dict[str | None, Sequence[str | None]]:
+        """Maps names of Hive 3, or with keys in upper case, to the stored names that they may mean."""
+        surveyed = self._partitioned_table(name)
+        if surveyed is None or not missing:
+            return {}
+        (stored,) = self._site.metastore.catalog.partition_names([surveyed.table]).values()
+        matches = {recorded: find_in_other_case(recorded, stored) for recorded in missing}
+        self.read({name: {partition for names in matches.values() for partition in names}})
+        return {recorded: names for recorded, names in matches.items() if names}
 
     def _match_escaped_once(
         self, name: TableName, twice: Mapping[str, str]
@@ -96,7 +122,13 @@ class SurveyedTables:
         if surveyed is None:
             return {}
         names = self._recorded_names[surveyed.table.id]
-        return {name: names[name] for name in recorded if name is not None and name in names}
+        matches: dict[str | None, Sequence[str | None]] = {}
+        for name in filter(None, recorded):
+            if name in names:
+                matches[name] = names[name]
+            elif (keyed := with_lower_keys(name)) in names:
+                matches[name] = names[keyed]
+        return matches
 
     def expect(self, entities: Iterable[Entity]) -> None:
         """Reads the tables and partitions of ``entities`` that were not read yet, many with one statement."""

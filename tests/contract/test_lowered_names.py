@@ -1,4 +1,7 @@
-"""Hive 3.1 records a static INSERT, and every lock on a partition, in lower case: ``p=us`` is written for ``p=US``."""
+"""Hive 3.1 records a static INSERT, and every lock on a partition, in lower case: ``p=us`` is written for ``p=US``.
+
+Such rows are in its schema, and after an upgrade in Hive 4's. Hive 4 takes keys in any case, and values as they are.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +27,19 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
+from compactor.state.state_database import init
 from compactor.worker.ending import Result
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
 from tests.support.passes import clean_all
 from tests.support.tables import with_settings
 from tests.support.watching import names_in
 
-pytestmark = pytest.mark.usefixtures("hive3")
-
 
 @pytest.fixture
-def site(metastore: Metastore, url: str, tmp_path: Path) -> Iterator[Site]:
+def site(metastore: Metastore, store: str, url: str, tmp_path: Path) -> Iterator[Site]:
     """A site on that metastore, which removes aborted writes as soon as it sees them."""
+    if store == "sqlite":
+        init(url).close()
     with open_site(configure(flags={"url": url, "compactor.mode": "clean"}, environment={})) as opened:
         yield with_settings(opened, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0")
 
@@ -67,12 +71,22 @@ def compact(site: Site, table: Table, value: str) -> None:
     assert done.result is Result.COMPACTED
 
 
-def test_an_insert_of_hive_is_a_reason_to_compact_its_partition(site: Site, table: Table) -> None:
+def record_under(site: Site, before: str, name: str) -> None:
+    """Changes a name in the rows of committed and aborted writes."""
+    with site.metastore.database.write() as conn:
+        for prefix, rows in (("CTC", t.COMPLETED_TXN_COMPONENTS), ("TC", t.TXN_COMPONENTS)):
+            partition = rows.c[f"{prefix}_PARTITION"]
+            conn.execute(update(rows).where(partition == before).values({partition.name: name}))
+
+
+@pytest.mark.parametrize("under", ["p=us", "P=US"])
+def test_an_insert_of_hive_is_a_reason_to_compact_its_partition(site: Site, table: Table, under: str) -> None:
     """Hive 3.1's own initiator takes the partition for one that was dropped, and never compacts it."""
     for value in ("US", "de"):
         add_partition(site, table, value)
     for number in range(12):
-        insert_into(site, table, "US", [number], under="us")
+        insert_into(site, table, "US", [number])
+    record_under(site, "p=US", under)
     insert_into(site, table, "de", [1])
     assert candidates(site) == {partition_of(table, value) for value in ("US", "de")}
     initiate(site)
@@ -83,6 +97,20 @@ def test_an_insert_of_hive_is_a_reason_to_compact_its_partition(site: Site, tabl
     assert recorded(site, table) == {"CTC": ["p=de"], "TC": []}
 
 
+@pytest.mark.parametrize("under", ["p=uS", "P=Us", "q=us", "p=us/q=1"])
+def test_a_partition_that_was_dropped_stays_one(site: Site, table: Table, under: str) -> None:
+    """The values of a name have a case, unless Hive 3.1 took it from all of them."""
+    add_partition(site, table, "US")
+    for number in range(12):
+        insert_into(site, table, "US", [number])
+    record_under(site, "p=US", under)
+    (entity,) = candidates(site)
+    assert entity.partition == under
+    initiate(site)
+    assert site.metastore.entries.queue() == []
+
+
+@pytest.mark.usefixtures("hive3")
 def test_a_record_that_may_mean_two_partitions_is_a_reason_to_look_at_both(site: Site, table: Table) -> None:
     for value in ("US", "us"):
         add_partition(site, table, value)
@@ -95,19 +123,23 @@ def test_a_record_that_may_mean_two_partitions_is_a_reason_to_look_at_both(site:
     assert recorded(site, table)["CTC"] == ["p=us"] * 3  # the last is of the other partition
 
 
-def test_what_was_aborted_is_removed_and_forgotten(site: Site, table: Table, tmp_path: Path) -> None:
+@pytest.mark.parametrize("under", ["p=us", "P=US"])
+def test_what_was_aborted_is_removed_and_forgotten(site: Site, table: Table, tmp_path: Path, under: str) -> None:
     """PROTOCOL 8, by the cleaner alone and with a compaction."""
     add_partition(site, table, "US")
     insert_into(site, table, "US", [1])
-    insert_into(site, table, "US", [2], under="us", commits=False)
+    insert_into(site, table, "US", [2], commits=False)
+    record_under(site, "p=US", under)
     assert [cleaned.entity for cleaned in clean(site).cleaned] == [partition_of(table, "US")]
     assert recorded(site, table)["TC"] == []
-    insert_into(site, table, "US", [3], under="us", commits=False)
+    insert_into(site, table, "US", [3], commits=False)
+    record_under(site, "p=US", under)
     insert_into(site, table, "US", [4])
     compact(site, table, "US")
     clean_all(site)
     assert recorded(site, table)["TC"] == []
-    assert names_in(tmp_path / "t" / "p=US") == {"base_0000004"}
+    (base,) = names_in(tmp_path / "t" / "p=US")
+    assert base.partition("_v")[0] == "base_0000004"
     assert values_in(site, table, "US") == [1, 4]
 
 
@@ -129,6 +161,7 @@ def test_what_may_be_in_another_partition_is_not_forgotten(
     assert values_in(site, table, other) == [0, 1, 2]
     compact(held, table, other)
     clean_all(held)
+    clean(site)  # in Hive 4's schema the record counts for the partition of that name, whose cleaning was too early
     assert recorded(site, table)["TC"] == []
     assert (values_in(site, table, other), values_in(site, table, cleaned)) == ([0, 1, 2], [0, 1])
 
@@ -142,6 +175,7 @@ def test_a_partition_beyond_ascii_is_told_apart_as_hive_does(metastore: Metastor
     assert not metastore.components.are_shared(partition_of(table, "ZURICH"))
 
 
+@pytest.mark.usefixtures("hive3")
 def test_a_lock_of_hive_meets_ours(metastore: Metastore) -> None:
     """PROTOCOL 9: in both directions, and it is shown."""
     large = Entity(database="default", table="t", partition="p=US")

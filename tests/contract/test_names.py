@@ -31,6 +31,10 @@ def write(metastore: Metastore, entity: Entity, operation: str = "i") -> tuple[T
 @pytest.mark.parametrize("turned", [False, True])
 def test_aborted_writes_of_the_other_case_are_not_forgotten(turned: bool, metastore: Metastore) -> None:
     """PROTOCOL 8; Hive 3.1 itself records both under one name (``test_lowered_names.py``)."""
+    keys, columns = [Column(name="p", type="string")], [Column(name="a", type="int")]
+    table = metastore.embedded_catalog.create_table(NewTable("default", "t", "/w/t", columns, partition_keys=keys))
+    for value in ("us", "US"):
+        metastore.embedded_catalog.add_partition(table, [value])
     test_aborted_writes_of_the_other_are_not_forgotten(SMALL, LARGE, turned, metastore)
 
 

@@ -35,9 +35,7 @@ class DependentRows:
 
     def forget(self, conn: Connection, database: str, table: str, partition: str | None = None) -> None:
         """Deletes the rows of a dropped table, its partitions and write IDs, or of a dropped partition."""
-        names = components.recorded_forms(
-            conn, self._dialect, Entity(database=database, table=table, partition=partition)
-        )
+        names = components.recorded_forms(conn, Entity(database=database, table=table, partition=partition))
         tables = _OF_PARTITIONS if partition is not None else (*_OF_PARTITIONS, *_OF_TABLES)
         for records, prefix in self._existing(tables):
             here = _are_of_table(records, prefix, database, table)
@@ -61,7 +59,7 @@ class DependentRows:
         assert entity.partition is not None
         forms = (partition_names.in_lower_case, partition_names.escape_again, str)
         new = {form(entity.partition): form(to) for form in forms}
-        old = [name for name in components.recorded_forms(conn, self._dialect, entity) if name is not None]
+        old = [name for name in components.recorded_forms(conn, entity) if name is not None]
         for records, prefix in self._existing((*_OF_PARTITIONS, *_ONLY_RENAMED)):
             column = records.c[f"{prefix}_PARTITION"]
             here = _are_of_table(records, prefix, entity.database, entity.table)

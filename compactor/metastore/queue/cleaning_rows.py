@@ -175,7 +175,11 @@ class Cleaning:
             self._add_history(conn, [rows[entry.id] for entry in ended])
             conn.execute(delete(COMPACTION_QUEUE).where(CQ.CQ_ID.in_([clean.entry.id for clean in matching])))
             self._delete_retries(conn, {entry.entity for entry in ended})
-            names = {entry.id: self._recorded_forms(conn, entry.entity) for entry in ended}
+            otherwise = components.in_other_case(conn, [entry.entity for entry in ended])
+            names = {
+                entry.id: (*components.recorded_forms(conn, entry.entity), *otherwise.get(entry.entity, ()))
+                for entry in ended
+            }
             _forget_completed(conn, ended, names)
             for clean in matching:
                 if clean.has_aborted:
@@ -208,9 +212,6 @@ class Cleaning:
         gone = [number for number, entity in retries.items() if entity in entities]
         if gone:
             conn.execute(delete(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(gone), CQ.CQ_STATE == _READY))
-
-    def _recorded_forms(self, conn: Connection, entity: Entity) -> tuple[str | None, ...]:
-        return components.recorded_forms(conn, self._table.dialect, entity)
 
 
 def next_cleaning(entry: Entry) -> int:

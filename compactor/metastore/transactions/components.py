@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    tuple_,
 )
 
 from compactor.acid import partition_names, txn_states
@@ -28,6 +29,7 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.decision_reuse import Writes
 from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database
+from compactor.database.prepared import in_parts
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,
@@ -53,26 +55,46 @@ _TC = TXN_COMPONENTS.c
 _W = COMPLETED_TXN_COMPONENTS.c
 
 
-def recorded_forms(conn: Connection, dialect: Dialect, entity: Entity) -> tuple[str | None, ...]:
+def recorded_forms(conn: Connection, entity: Entity) -> tuple[str | None, ...]:
     """Returns the names under which only writes into ``entity`` are recorded, the stored name first.
 
     A form that may also mean another partition is left out, because rows of that partition must stay.
     """
-    stored, *others = dialect.recorded_names(entity.partition)
+    stored, *others = _recorded_names(entity.partition)
     if not others:
         return (stored,)
-    alike = _similar_names(conn, dialect, entity)
-    return (stored, *(form for form in others if all(form not in dialect.recorded_names(name) for name in alike)))
+    alike = _similar_names(conn, entity)
+    return (stored, *(form for form in others if all(form not in _recorded_names(name) for name in alike)))
 
 
-def are_shared(conn: Connection, dialect: Dialect, entity: Entity) -> bool:
+def in_other_case(
+    conn: Connection, entities: Collection[Entity], table: Table = COMPLETED_TXN_COMPONENTS, prefix: str = "CTC"
+) -> dict[Entity, list[str]]:
+    """Returns the names in ``table`` that differ from an entity's only in the case of their keys."""
+    by_lower: defaultdict[tuple[str, str, str], list[Entity]] = defaultdict(list)
+    for entity in entities:
+        if entity.partition is not None:
+            by_lower[entity.database, entity.table, partition_names.in_lower_case(entity.partition)].append(entity)
+    database, name, partition = (table.c[f"{prefix}_{column}"] for column in ("DATABASE", "TABLE", "PARTITION"))
+    names: defaultdict[Entity, list[str]] = defaultdict(list)
+    for part in in_parts(list(by_lower), txn_rows.AT_ONCE):
+        here = tuple_(database, name).in_({key[:2] for key in part})
+        query = select(database, name, partition).where(here, func.lower(partition).in_({key[2] for key in part}))
+        for of_database, of_table, recorded in conn.execute(query.distinct()):
+            for entity in by_lower.get((of_database, of_table, partition_names.in_lower_case(recorded)), ()):
+                if recorded != entity.partition and partition_names.is_same_but_for_keys(recorded, entity.partition):
+                    names[entity].append(recorded)
+    return names
+
+
+def are_shared(conn: Connection, entity: Entity) -> bool:
     """Returns true if aborted writes under a form of the name may belong to another partition.
 
     Hive 3.1 does not distinguish partitions whose names differ only in case.
     """
-    lower = _in_lower_case(dialect, entity)
+    lower = _in_lower_case(entity)
     return lower is not None and any(
-        partition_names.in_lower_case(name) == lower for name in _similar_names(conn, dialect, entity)
+        partition_names.in_lower_case(name) == lower for name in _similar_names(conn, entity)
     )
 
 
@@ -87,29 +109,34 @@ def is_of_entity(conn: Connection, dialect: Dialect, entity: Entity) -> ColumnEl
 def forms_of(conn: Connection, dialect: Dialect, entity: Entity) -> tuple[str | None, ...]:
     """Returns every form of the name of ``entity`` in records of its writes.
 
-    Another partition may share a form.
+    Another partition may share a form. On a later schema than Hive 3.1's, a name in lower case is of the partition that is
+    stored under it.
     """
-    forms = dict.fromkeys(recorded_forms(conn, dialect, entity))
-    if (lower := _in_lower_case(dialect, entity)) is not None:
+    forms = dict.fromkeys((*recorded_forms(conn, entity), *in_other_case(conn, [entity], TXN_COMPONENTS, "TC")[entity]))
+    lower = _in_lower_case(entity)
+    if lower not in forms and (dialect.lowers_partitions or lower not in _similar_names(conn, entity)):
         forms[lower] = None
     return tuple(forms)
 
 
-def _in_lower_case(dialect: Dialect, entity: Entity) -> str | None:
-    if entity.partition is None or not dialect.lowers_partitions:
-        return None
-    return partition_names.in_lower_case(entity.partition)
+def _in_lower_case(entity: Entity) -> str | None:
+    return None if entity.partition is None else partition_names.in_lower_case(entity.partition)
 
 
-def _similar_names(conn: Connection, dialect: Dialect, entity: Entity) -> list[str]:
+def _recorded_names(partition: str | None) -> tuple[str | None, ...]:
+    """Returns every form of a name in records of writes; those of Hive 3.1 outlive an upgrade of the schema."""
+    return partition_names.recorded_names(partition, lowered=True)
+
+
+def _similar_names(conn: Connection, entity: Entity) -> list[str]:
     """Returns the names of all other partitions with a form in common with ``entity``.
 
     It may return a few more.
     """
-    stored, *others = dialect.recorded_names(entity.partition)
+    stored, *others = _recorded_names(entity.partition)
     name = PARTITIONS.c.PART_NAME
     alike: ColumnElement[bool] = name.in_(others)
-    if (lower := _in_lower_case(dialect, entity)) is not None:
+    if (lower := _in_lower_case(entity)) is not None:
         # Databases and Hive may lower characters beyond ASCII differently.
         parts = [part for part in re.split(r"[^\x00-\x7f]+", lower) if part]
         alike |= and_(*(func.lower(name).contains(part, autoescape=True) for part in parts))
@@ -337,7 +364,7 @@ class Components:
         Then files that are not in its directory may still be elsewhere in its table.
         """
         with self._database.read() as conn:
-            return are_shared(conn, self._dialect, entity)
+            return are_shared(conn, entity)
 
     def forget_aborted(self, entity: Entity, write_ids: Collection[WriteId]) -> int:
         """Deletes the components of these aborted writes; storage must not have files of them (PROTOCOL 8).

@@ -62,6 +62,16 @@ def test_forms() -> None:
     assert names.recorded_names("p=us", lowered=True) == ("p=us",)
 
 
+def test_keys_have_no_case_and_values_do() -> None:
+    stored = ["p=US/q=1", "p=us/q=1", "p=DE/q=1"]
+    assert names.find_in_other_case("P=US/Q=1", stored) == ("p=US/q=1",)
+    assert names.find_in_other_case("P=us/q=1", stored) == ("p=us/q=1",)
+    assert names.find_in_other_case("p=de/q=1", stored) == ("p=DE/q=1",)
+    assert names.find_in_other_case("p=us/q=1", ["p=US/q=1", "p=Us/q=1"]) == ("p=US/q=1", "p=Us/q=1")
+    for other in ("p=De/q=1", "P=de/q=1", "q=1/p=US", "p=US", "p=US/q=1/r=2"):
+        assert names.find_in_other_case(other, stored) == ()
+
+
 def test_one_form_may_mean_several_partitions() -> None:
     stored = ["p=US", "p=us", "p=de", "p=a%3Db"]
     found = names.group_by_recorded_name(stored, lowered=True)

@@ -25,8 +25,8 @@ def entity(metastore: Metastore, table: Table, value: str) -> Entity:
 def test_a_plain_name_has_one_form(metastore: Metastore, partitioned: Table) -> None:
     plain = entity(metastore, partitioned, "x")
     with metastore.database.read() as conn:
-        assert recorded_forms(conn, metastore.dialect, plain) == ("d=x",)
-        assert recorded_forms(conn, metastore.dialect, Entity(database="default", table="p")) == (None,)
+        assert recorded_forms(conn, plain) == ("d=x",)
+        assert recorded_forms(conn, Entity(database="default", table="p")) == (None,)
 
 
 def test_the_twice_escaped_form_counts_unless_it_is_another_partition(metastore: Metastore, partitioned: Table) -> None:
@@ -36,11 +36,11 @@ def test_the_twice_escaped_form_counts_unless_it_is_another_partition(metastore:
     again = escape_again(escaped.partition)
     assert again != escaped.partition
     with metastore.database.read() as conn:
-        assert recorded_forms(conn, metastore.dialect, escaped) == (escaped.partition, again)
+        assert recorded_forms(conn, escaped) == (escaped.partition, again, escaped.partition.lower())
     other = entity(metastore, partitioned, escaped.partition.removeprefix("d="))
     assert other.partition == again
     with metastore.database.read() as conn:
-        assert recorded_forms(conn, metastore.dialect, escaped) == (escaped.partition,)
+        assert recorded_forms(conn, escaped) == (escaped.partition, escaped.partition.lower())
 
 
 def test_a_row_without_a_write_id_goes_with_the_last_that_has_one(metastore: Metastore, partitioned: Table) -> None:
