@@ -218,12 +218,13 @@ def _nested(path: str) -> str | None:
     """Returns the base or delta below the top level that ``path`` lies in, None where there is none.
 
     It is another table's, or a copy: in ``base_5/base_5/bucket_00000``, left by a copy that ran twice, our readers would
-    find every row a second time, and Hive's would not (PROTOCOL 11.13).
+    find every row a second time, and Hive's would not (PROTOCOL 11.13). No writer makes a folder ``BASE_5`` there, either,
+    and readers would take it for a plain folder of the base.
     """
     parts = path.split("/")
     for depth, part in enumerate(parts[1:-1], start=2):
         try:
-            if parse_directory(part) is None:
+            if parse_directory(part.lower()) is None:
                 continue
         except BadName:
             pass

@@ -64,16 +64,22 @@ def test_a_base_or_delta_inside_another_is_reported_with_both_paths() -> None:
         "delta_7_7_0/HIVE_UNION_SUBDIR_1/000000_0",
         "delta_8_8_0/_tmp/delta_8_8_0/bucket_00000",
         "delta_9_9_0/p=1/delta_x/bucket_00000",
+        "delta_10_10_0/Delta_10_10_0/bucket_00000",
+        "plain/BASE_5/000000_0",
+        "plain/Database_5/000000_0",
     )
     parsed = SortedListing.from_listing(
         Listing(files=tuple(FileStatus(path=path, length=1) for path in paths)), frozenset()
     )
     assert parsed.unparsable == (
         "base_5/base_5",
+        "delta_10_10_0/Delta_10_10_0",
         "delta_6_6_0/HIVE_UNION_SUBDIR_1/delta_6_6_0",
         "delta_9_9_0/p=1/delta_x",
+        "plain/BASE_5",
     )
-    assert describe_unparsable(parsed.unparsable) == "'base_5/base_5' is a base or delta inside 'base_5' (and 2 more)"
+    assert describe_unparsable(parsed.unparsable) == "'base_5/base_5' is a base or delta inside 'base_5' (and 4 more)"
+    assert [file.path for file in parsed.originals] == ["plain/Database_5/000000_0"]
 
 
 def test_empty_raw_files_hold_no_rows_and_an_empty_bucket_is_read() -> None:
