@@ -15,19 +15,22 @@ from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import create
 from compactor.state.state_database import OwnState, init
 from tests.support import servers
-from tests.support.places import SERVERS as KINDS
 from tests.support.places import Place
 
-#: Kind of server, and version of Hive's schema, by the name of the store.
+#: Server, and version of Hive's schema, by the name of the store.
 SERVERS = {
     "postgres4": ("postgresql", "4.0.0"),
+    "postgres12": ("postgresql-12", "4.0.0"),
+    "postgres18": ("postgresql-18", "4.0.0"),
     "mariadb4": ("mysql", "4.0.0"),
+    "mariadb118": ("mariadb-11.8", "4.0.0"),
+    "mysql97": ("mysql-9.7", "4.0.0"),
     "postgres31": ("postgresql", "3.1.0"),
     "mariadb31": ("mysql", "3.1.0"),
 }
 STORES = ("sqlite", *SERVERS)
-HIVE4 = ("sqlite", "postgres4", "mariadb4")
 HIVE3 = ("postgres31", "mariadb31")
+HIVE4 = tuple(store for store in STORES if store not in HIVE3)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -73,15 +76,14 @@ def fresh_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Callable[[str], servers.Server]]:
-    """The server of a kind, started when the first test asks for it."""
+    """The server of a name, started when the first test asks for it."""
     running: dict[str, servers.Server] = {}
     with ExitStack() as stack:
 
-        def get(kind: str) -> servers.Server:
-            if kind not in running:
-                start = servers.postgres if kind == "postgresql" else servers.mariadb
-                running[kind] = stack.enter_context(start())
-            return running[kind]
+        def get(name: str) -> servers.Server:
+            if name not in running:
+                running[name] = stack.enter_context(servers.start(name))
+            return running[name]
 
         yield get
 
@@ -103,8 +105,8 @@ def server_store(server: Callable[[str], servers.Server]) -> Iterator[Callable[[
 
     def get(name: str) -> Store:
         if name not in made:
-            kind, version = SERVERS[name]
-            url = server(kind).make(name, servers.hive_schema(kind, version))
+            of, version = SERVERS[name]
+            url = server(of).make(name, servers.hive_schema(server(of).kind, version))
             state = init(url)
             metastore = open_metastore("default", url)
             metastore.queue.set_extra_columns(state.kept_columns("default"))
@@ -155,10 +157,10 @@ def state(store: str, server_store: Callable[[str], Store], metastore: Metastore
         opened.close()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=servers.NAMES)
 def place(request: pytest.FixtureRequest, server: Callable[[str], servers.Server]) -> Iterator[Place]:
     running, name = server(request.param), "trouble"
-    yield Place(server=running, name=name, url=running.make(name, servers.hive_schema(request.param, "4.0.0")))
+    yield Place(server=running, name=name, url=running.make(name, servers.hive_schema(running.kind, "4.0.0")))
     running.drop(name)
     if running.kind == "postgresql":
         running.sql("DROP ROLE IF EXISTS reader;", "postgres")

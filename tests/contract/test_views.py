@@ -16,7 +16,7 @@ from compactor.metastore.schema import tables as t
 from tests.support import servers
 
 SQL = Path(__file__).parents[2] / "sql"
-PLACES = [(kind, version) for kind in ("postgresql", "mysql") for version in ("4.0.0", "3.1.0")]
+PLACES = [(name, version) for name in servers.NAMES for version in ("4.0.0", "3.1.0")]
 ENTITY = Entity(database="default", table="t", partition="p=1")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 MILLISECONDS = 1_700_000_000_123
@@ -25,12 +25,12 @@ MILLISECONDS = 1_700_000_000_123
 @pytest.fixture(params=PLACES, ids=lambda place: "-".join(place))
 def url(request: pytest.FixtureRequest, server: Callable[[str], servers.Server]) -> Iterator[tuple[str, str]]:
     """A metastore of Hive's, with our views from their file; and its version."""
-    kind, version = request.param
-    running = server(kind)
+    name, version = request.param
+    running = server(name)
     running.drop("views")
-    made = running.make("views", servers.hive_schema(kind, version))
-    name = f"views.{kind}.sql" if version == "4.0.0" else f"views-3.1.{kind}.sql"
-    running.sql((SQL / name).read_text(encoding="utf-8"), "views")
+    made = running.make("views", servers.hive_schema(running.kind, version))
+    file = f"views.{running.kind}.sql" if version == "4.0.0" else f"views-3.1.{running.kind}.sql"
+    running.sql((SQL / file).read_text(encoding="utf-8"), "views")
     yield made, version
     running.drop("views")
 

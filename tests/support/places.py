@@ -9,7 +9,6 @@ from sqlalchemy.engine import make_url
 from tests.support import servers
 from tests.support.patience import until
 
-SERVERS = ("postgresql", "mysql")
 PASSWORD = "ge%heim"
 
 _KILL = {"postgresql": "SELECT pg_terminate_backend({0});", "mysql": "KILL {0};"}
@@ -30,15 +29,21 @@ class Place:
     def kill(self, connection: int) -> None:
         """Ends one connection as an administrator does. The server takes its own time, so this waits for it."""
         self.server.sql(_KILL[self.server.kind].format(connection), self.name)
+        self.wait_for_end(connection)
+
+    def wait_for_end(self, connection: int) -> None:
+        """Waits until the server has no such connection."""
         lives = _LIVES[self.server.kind].format(connection)
         until(f"the end of connection {connection}", lambda: int(self.server.sql(lives, self.name)) == 0)
 
     def user(self, name: str, grants: str) -> str:
         """Returns the URL of a new user with a password and some rights."""
         if self.server.kind == "postgresql":
-            make = f"DROP ROLE IF EXISTS {name}; CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; {grants} TO {name};"
+            make = f"SET password_encryption = 'scram-sha-256'; DROP ROLE IF EXISTS {name};"
+            make += f" CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; {grants} TO {name};"
         else:
-            make = f"CREATE OR REPLACE USER {name}@localhost IDENTIFIED BY '{PASSWORD}'; {grants} TO {name}@localhost;"
+            make = f"DROP USER IF EXISTS {name}@localhost; CREATE USER {name}@localhost IDENTIFIED BY '{PASSWORD}';"
+            make += f" {grants} TO {name}@localhost;"
         self.server.sql(make, self.name)
         return make_url(self.url).set(username=name, password=PASSWORD).render_as_string(hide_password=False)
 

@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +21,9 @@ from sqlalchemy import Connection, MetaData, StaticPool, create_engine, select
 
 from tests.support.downloads import MAVEN_CACHE, kept_once
 from tests.support.maven import maven
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
+from tests.support.ports import answers, free_port
+from tests.support.server_programs import debian_program, debian_root, postgres_programs
 
 MEMORY = Path("/dev/shm")
 ARTIFACT = "org.apache.hive:hive-standalone-metastore-server:4.0.1:tar.gz:bin"
@@ -38,7 +40,9 @@ class Server:
     user: str
     url: str
     command: tuple[str, ...]
+    client: tuple[str, ...]  #: command of its own client, to which the database's name is added
     stop_signal: signal.Signals  #: signal that ends it without waiting for clients
+    dump_program: tuple[str, ...] = ()  #: pg_dump of its release or a later one
     port: int = 5432  #: of PostgreSQL; even without TCP it is part of the socket's name
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
@@ -70,18 +74,18 @@ class Server:
             self.process.wait()
 
     def _answers(self) -> bool:
-        command = _as(self.user, _client(self, "postgres" if self.kind == "postgresql" else "mysql"))
+        command = _as(self.user, [*self.client, "postgres" if self.kind == "postgresql" else "mysql"])
         asked = subprocess.run(command, input="SELECT 1;", capture_output=True, text=True, check=False)
         return asked.returncode == 0
 
     def sql(self, text: str, database: str) -> str:
         """Returns what the server's own client prints for ``text``."""
-        done = _run(_client(self, database), self.user, text)
+        done = _run([*self.client, database], self.user, text)
         return done.stdout
 
     def dump(self, database: str, *options: str) -> str:
         """Returns every row of a PostgreSQL ``database``, as text; by other ``options`` of pg_dump, more than that."""
-        command = [str(Path(self.command[0]).with_name("pg_dump")), *(options or ("--data-only",))]
+        command = [*self.dump_program, *(options or ("--data-only",))]
         command += ["-h", str(self.folder), "-p", str(self.port), "-U", "hive", database]
         return _run(command, self.user, "").stdout
 
@@ -98,7 +102,9 @@ class Server:
     def drop(self, name: str) -> None:
         """Drops a database and everything that is connected to it."""
         if self.kind == "postgresql":
-            self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE);', "postgres")
+            # DROP … WITH (FORCE) came with PostgreSQL 13
+            clients = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '{name}'"
+            self.sql(f'{clients}; DROP DATABASE IF EXISTS "{name}";', "postgres")
         else:
             self.sql(f"DROP DATABASE IF EXISTS `{name}`;", "mysql")
 
@@ -180,23 +186,40 @@ def _download_schemas(folder: Path) -> Path:
     return made
 
 
+#: Servers by name. The first of each kind is the machine's own; `make test-all` unpacks the others (`server_programs`).
+_POSTGRES_RELEASES = {"postgresql": None, "postgresql-12": "12.22.0", "postgresql-18": "18.1.0"}
+_MYSQL_PRODUCTS = {"mysql": None, "mariadb-11.8": "mariadb", "mysql-9.7": "mysql"}
+NAMES = (*_POSTGRES_RELEASES, *_MYSQL_PRODUCTS)
+
+
+def start(name: str, *options: str, port: int | None = None) -> AbstractContextManager[Server]:
+    """Returns the server of a name in ``NAMES``, to be entered; ``options`` are added to its command."""
+    if name in _POSTGRES_RELEASES:
+        return postgres(port, release=_POSTGRES_RELEASES[name], options=options)
+    return mariadb(port, product=_MYSQL_PRODUCTS[name], options=options)
+
+
 @contextmanager
 def postgres(
     port: int | None = None,
     *,
+    release: str | None = None,
+    options: Sequence[str] = (),
     durable: bool = False,
     tls: tuple[bytes, bytes] | None = None,
     gss: tuple[bytes, bytes] | None = None,
 ) -> Iterator[Server]:
     """Yields a PostgreSQL server whose user ``hive`` needs no password.
 
+    Without ``release`` it is the machine's own. ``options`` are added to its command.
     With ``port`` it also listens on the loopback interface, for drivers without sockets; there a password is needed. A
     ``durable`` one is on disk and waits for it at each commit, as a site's own does. With ``tls``, its key and certificate,
     that interface takes encrypted connections only, and no password; with ``gss``, its keytab and krb5.conf, Kerberos only.
     """
     user = _unprivileged("postgres")
     with _folder(user, durable=durable) as folder:
-        bin = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
+        own = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
+        bin = own if release is None else postgres_programs(release)
         data = folder / "data"
         _run([str(bin / "initdb"), "-D", str(data), "-U", "hive", "-A", "trust", "-E", "UTF8", "-N"], user, "")
         access = "local all hive trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
@@ -208,7 +231,7 @@ def postgres(
             _owned(folder / "server.keytab", gss[0], user)
             environment["KRB5_CONFIG"] = str(_owned(folder / "krb5.conf", gss[1], user))
         (data / "pg_hba.conf").write_text(access)
-        options = {
+        settings = {
             "listen_addresses": "" if port is None else "127.0.0.1",
             "port": str(port or 5432),
             "unix_socket_directories": str(folder),
@@ -219,15 +242,20 @@ def postgres(
             "deadlock_timeout": "100ms",
             "dynamic_shared_memory_type": "mmap",  # in the folder, so that it is removed with it
         } | (_encrypted(folder, user, *tls) if tls is not None else {})
-        options |= {"krb_server_keyfile": str(folder / "server.keytab")} if gss is not None else {}
+        settings |= {"krb_server_keyfile": str(folder / "server.keytab")} if gss is not None else {}
         command = [str(bin / "postgres"), "-D", str(data)]
-        command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        command += [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        client = [str(own / "psql"), "-h", str(folder), "-p", str(port or 5432), "-U", "hive"]
         server = Server(
             kind="postgresql",
             folder=folder,
             user=user,
             url=f"postgresql+psycopg://hive@/{{name}}?host={folder}&port={port or 5432}",
-            command=tuple(command),
+            command=(*command, *options),
+            client=(*client, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d"),
+            dump_program=(str(own / "pg_dump"),)
+            if release is None
+            else debian_program("postgresql-client-18", "pg_dump"),
             stop_signal=signal.SIGINT,
             port=port or 5432,
             environment=environment,
@@ -254,31 +282,106 @@ def _owned(path: Path, content: bytes, user: str) -> Path:
 
 
 @contextmanager
-def mariadb(*, durable: bool = False) -> Iterator[Server]:
-    """Yields a MariaDB server whose user ``root`` needs no password; ``durable`` as for ``postgres``."""
-    user = _unprivileged("mysql")
+def mariadb(
+    port: int | None = None, *, product: str | None = None, options: Sequence[str] = (), durable: bool = False
+) -> Iterator[Server]:
+    """Yields a MariaDB server whose user ``root`` needs no password.
+
+    Without ``product`` it is the machine's own; ``mariadb`` and ``mysql`` are those of newer Debians. For the other
+    arguments see ``postgres``; with ``port``, users need the host ``127.0.0.1``.
+    """
+    user = _unprivileged("mysql" if product is None else "postgres")
     with _folder(user, durable=durable) as folder:
         data, temporary = folder / "data", folder / "tmp"
         _run(["mkdir", str(temporary)], user, "")
         common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={temporary}"]
-        tables = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
-        _run(tables, user, "")
-        options = (
+        if product is None:
+            program: tuple[str, ...] = ("mariadbd",)
+            _run(["mariadb-install-db", *common, *_LOG_IN, "--skip-test-db"], user, "")
+        else:
+            program = debian_program(product, "mysqld" if product == "mysql" else "mariadbd")
+            common += _places(product)
+            _install_tables(product, [*program, *common], data, user)
+        settings = [
             f"--socket={folder / 's'}",
-            "--skip-networking",
+            *([f"--port={port}", "--bind-address=127.0.0.1"] if port else ["--skip-networking"]),
             f"--innodb-flush-log-at-trx-commit={1 if durable else 2}",
             f"--innodb-doublewrite={1 if durable else 0}",
             "--innodb-buffer-pool-size=64M",
-            "--innodb-log-file-size=16M",
+            "--innodb-redo-log-capacity=32M" if product == "mysql" else "--innodb-log-file-size=16M",
             "--skip-log-bin",
             "--max-connections=200",
             f"--pid-file={folder / 'pid'}",
+            *(["--mysqlx=OFF"] if product == "mysql" else []),
+        ]
+        client = ("mariadb",) if product is None else debian_program(product, product)
+        server = Server(
+            kind="mysql",
+            folder=folder,
+            user=user,
+            url=f"mysql+pymysql://root@localhost/{{name}}?unix_socket={folder / 's'}",
+            command=(*program, *common, *settings, *options),
+            client=(*client, "--no-defaults", f"--socket={folder / 's'}", "-u", "root", "-N", "-B"),
+            stop_signal=signal.SIGTERM,
+            port=port or 3306,
         )
-        command = ("mariadbd", *common, *options)
-        url = f"mysql+pymysql://root@localhost/{{name}}?unix_socket={folder / 's'}"
-        server = Server(kind="mysql", folder=folder, user=user, url=url, command=command, stop_signal=signal.SIGTERM)
         with _running(server):
             yield server
+
+
+_LOG_IN = ("--auth-root-authentication-method=normal",)
+
+
+def _places(product: str) -> list[str]:
+    """Returns the options with which an unpacked server finds its own files."""
+    root = debian_root(product) / "usr"
+    messages, plugins = root / "share" / product, root / "lib/mysql/plugin"
+    return [f"--basedir={root}", f"--lc-messages-dir={messages}", f"--plugin-dir={plugins}", "--secure-file-priv="]
+
+
+def _install_tables(product: str, command: Sequence[str], data: Path, user: str) -> None:
+    """Creates the server's own tables, and ``root`` without a password."""
+    if product == "mysql":
+        _run([*command, "--initialize-insecure"], user, "")
+        return
+    # mariadb-install-db does this with programs that it expects to be installed
+    _run(["mkdir", str(data)], user, "")
+    script = "CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket = NULL, @skip_auth_anonymous = 1;\n"
+    for name in ("system_tables", "performance_tables", "system_tables_data"):
+        script += (debian_root(product) / f"usr/share/mariadb/mariadb_{name}.sql").read_text("utf-8")
+    _run([*command, "--bootstrap", "--skip-grant-tables", "--innodb-log-file-size=16M"], user, script)
+
+
+_POOLER = """[databases]
+* = host={host} port={server_port} user=hive pool_size=4
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+max_client_conn = 200
+logfile = {folder}/log
+{settings}
+"""
+
+
+@contextmanager
+def pgbouncer(server: Server, **settings: object) -> Iterator[str]:
+    """Yields the URL, with ``{name}`` for a database, of a PgBouncer on loopback in front of a PostgreSQL ``server``."""
+    port = free_port()
+    with _folder(server.user, durable=False) as folder:
+        lines = "\n".join(f"{name} = {value}" for name, value in settings.items())
+        text = _POOLER.format(host=server.folder, server_port=server.port, port=port, folder=folder, settings=lines)
+        path = _owned(folder / "ini", text.encode(), server.user)
+        command = _as(server.user, [*debian_program("pgbouncer", "pgbouncer"), "-q", str(path)], "--pdeathsig=INT")
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=folder)
+        try:
+            until("PgBouncer", lambda: answers(port) or process.poll() is not None)
+            assert process.poll() is None, (folder / "log").read_text()
+            yield f"postgresql+psycopg://hive@127.0.0.1:{port}/{{name}}"
+        finally:
+            process.kill()
+            process.wait()
 
 
 @contextmanager
@@ -288,29 +391,6 @@ def _running(server: Server) -> Iterator[None]:
         yield
     finally:
         server.end()
-
-
-def _client(server: Server, database: str) -> list[str]:
-    if server.kind == "postgresql":
-        binary = str(Path(server.command[0]).with_name("psql"))
-        return [
-            binary,
-            "-h",
-            str(server.folder),
-            "-p",
-            str(server.port),
-            "-U",
-            "hive",
-            "-d",
-            database,
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-v",
-            "ON_ERROR_STOP=1",
-        ]
-    return ["mariadb", "--no-defaults", f"--socket={server.folder / 's'}", "-u", "root", "-N", "-B", database]
 
 
 def _run(command: Sequence[str], user: str, text: str) -> subprocess.CompletedProcess[str]:

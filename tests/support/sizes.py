@@ -17,7 +17,7 @@ WHOLE_FOLDERS = ("tests/cluster", "tests/live", "tests/packaging", "tests/tortur
 WHOLE_IDS = re.compile(
     "|".join(
         (
-            r"tests/contract/.*\[.*(mariadb|mysql)",
+            r"tests/contract/.*\[.*(mariadb|mysql|postgres(ql-)?1[28])",
             r"tests/contract/test_history\.py.*\[(postgres31|sqlite)",
             r"tests/contract/test_statistics\.py.*(postgres31|\[a table-sqlite|\[a partition-postgres4-_)",
             r"tests/storage/(test_abfs|.*\[.*(abfs|\bgs\b))",
