@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, column, inspect, select, table
+from sqlalchemy import Connection, inspect, select
+from sqlalchemy import column as column_named
+from sqlalchemy import table as table_named
 
 from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database, open_database
@@ -22,6 +27,8 @@ from compactor.state.seen_conditions import Conditions
 from compactor.state.sightings import Sightings
 from compactor.state.state_tables import VERSION_TABLE, metadata
 from compactor.state.stored_overrides import StoredOverrides
+
+_WAIT_SECONDS = 120  #: for another session that creates or upgrades the tables
 
 
 class OwnState:
@@ -63,15 +70,29 @@ def open_state(url: str, read_only: bool = False) -> OwnState:
         raise
     if present != expected:
         database.close()
-        has = "holds no state" if present is None else f"holds state of version {present}, this release has {expected}"
-        raise DatabaseUnavailable(f"database {database.url} {has}; run `compactor state init`, or `state upgrade`")
+        raise DatabaseUnavailable(f"database {database.url} {_describe_version(present)}")
     return OwnState(database)
+
+
+def _describe_version(present: str | None) -> str:
+    """Returns the reason why state of version ``present`` cannot be used, and what to do."""
+    if present is None:
+        return "holds no state; run `compactor state init`"
+    problem = f"holds state of version {present}, this release has {newest_version()}"
+    if present in _known_versions():
+        return f"{problem}; run `compactor state upgrade`"
+    return f"{problem} and does not know it; install the release that wrote it, or restore the copy of the state"
 
 
 def version(database: Database) -> str | None:
     """Returns the version of the state in ``database``; None if it holds no state."""
     with database.read() as conn:
         return _version(conn)
+
+
+@cache
+def _known_versions() -> frozenset[str]:
+    return frozenset(step.revision for step in ScriptDirectory.from_config(_config()).walk_revisions())
 
 
 @cache
@@ -84,17 +105,73 @@ def upgrade(database: Database) -> str | None:
     """Creates the state's tables, or upgrades them if needed; returns this release's version.
 
     A new state gets all tables as they are now, without the steps of earlier releases. Everything happens in one
-    transaction.
+    transaction, except on MySQL and MariaDB, which commit each statement. There an interrupted call is completed by the
+    next one, and the version comes last. Of several calls at once, one acts and the others wait.
+
+    Raises:
+        DatabaseUnavailable: the database cannot be reached, has tables of these names with other columns or state of a
+            later release, or another call does not end.
     """
     config = _config()
-    with database.write() as conn:
+    with database.write() as conn, _alone(conn):
         config.attributes["connection"] = conn
-        if _version(conn) is None:
-            metadata.create_all(conn, checkfirst=False)
+        present = _version(conn)
+        if present is None:
+            _create_tables(conn, database.url)
             command.stamp(config, "head")
-        else:
+        elif present in _known_versions():
             command.upgrade(config, "head")
+        else:
+            raise DatabaseUnavailable(f"database {database.url} {_describe_version(present)}")
         return _version(conn)
+
+
+@contextmanager
+def _alone(conn: Connection) -> Iterator[None]:
+    """Holds the lock on the state's schema in this database; a writing transaction is open on ``conn``.
+
+    PostgreSQL ends it with the transaction, and MySQL with the block or the session: its changes of the schema end
+    transactions. SQLite admits one writing transaction at a time anyway.
+
+    Raises:
+        DatabaseUnavailable: another session holds it for too long.
+    """
+    if conn.dialect.name == "postgresql":
+        number = int.from_bytes(hashlib.sha256(VERSION_TABLE.encode()).digest()[:8], signed=True)
+        conn.exec_driver_sql(f"SELECT pg_advisory_xact_lock({number})")
+    if conn.dialect.name != "mysql":
+        yield
+        return
+    # Names are the server's, at most 64 characters long; those of databases may be as long.
+    key = f"CONCAT('{VERSION_TABLE} ', LEFT(SHA2(DATABASE(), 256), 40))"
+    if conn.exec_driver_sql(f"SELECT GET_LOCK({key}, {_WAIT_SECONDS})").scalar() != 1:
+        raise DatabaseUnavailable(
+            f"another session has been creating or upgrading our own state for {_WAIT_SECONDS} s; wait until it has ended"
+        )
+    try:
+        yield
+    finally:
+        if not conn.invalidated:
+            conn.exec_driver_sql(f"SELECT RELEASE_LOCK({key})")
+
+
+def _create_tables(conn: Connection, url: str) -> None:
+    """Creates the tables and indexes that an interrupted call left out."""
+    schema = inspect(conn)
+    for table in metadata.sorted_tables:
+        if not schema.has_table(table.name):
+            table.create(conn, checkfirst=False)
+            continue
+        names = {found["name"] for found in schema.get_columns(table.name)}
+        if names != set(table.columns.keys()):
+            raise DatabaseUnavailable(
+                f"database {url}: there is no {VERSION_TABLE}, but a table {table.name} with the columns "
+                f"{', '.join(sorted(names))}; expected {', '.join(sorted(table.columns.keys()))}; drop or rename it"
+            )
+        indexes = {index["name"] for index in schema.get_indexes(table.name)}
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            if index.name not in indexes:
+                index.create(conn, checkfirst=False)
 
 
 def init(url: str) -> OwnState:
@@ -109,7 +186,9 @@ def _version(conn: Connection) -> str | None:
     if not inspect(conn).has_table(VERSION_TABLE):
         return None
     # Alembic's own context would log the database at every call.
-    number: str | None = conn.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
+    number: str | None = conn.execute(
+        select(column_named("version_num")).select_from(table_named(VERSION_TABLE))
+    ).scalar()
     return number
 
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy import event
+from sqlalchemy.engine import make_url
 
-from compactor.base.errors import LostClaim, NotFound, Refused
+from compactor.base.errors import DatabaseUnavailable, LostClaim, NotFound, Refused
 from compactor.base.ids import TxnId
 from compactor.compaction.quarantine_rules import Quarantined
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
+from compactor.database.engine import open_database
 from compactor.state import state_database
 from compactor.state.batches import BatchState
 from compactor.state.decisions import Decided
@@ -25,12 +31,14 @@ from compactor.state.sightings import KnownPlace, Sighting
 from compactor.state.state_database import OwnState
 from compactor.state.state_tables import DECISIONS, VERSION_TABLE, metadata
 from tests.support import servers
+from tests.support.downloads import ROOT
+from tests.support.patience import PATIENCE
 
 T = Entity(database="default", table="t")
 P = Entity(database="default", table="p", partition="d=1")
 
 
-@pytest.fixture(params=("sqlite", "postgresql", "mysql"))
+@pytest.fixture(params=("sqlite", *servers.NAMES))
 def url(request: pytest.FixtureRequest, tmp_path: Path, server: Callable[[str], servers.Server]) -> Iterator[str]:
     """Where there is no state yet."""
     if request.param == "sqlite":
@@ -52,6 +60,80 @@ def test_the_steps_make_what_the_models_say(state: OwnState) -> None:
         context = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
     assert state_database.version(state.database) == state_database.newest_version()
+
+
+# --- creation -----------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Ends a call as a kill does: the server sees a session that ends without a word."""
+
+
+def init_until(url: str, count: int) -> bool:
+    """Creates the state until ``count`` statements have run; returns whether it was completed before."""
+    database, ran = open_database(url), 0
+
+    def end(*_: object) -> None:
+        nonlocal ran
+        ran += 1
+        if ran > count:
+            raise Killed
+
+    event.listen(database.engine, "before_cursor_execute", end)
+    try:
+        state_database.upgrade(database)
+    except Killed:
+        return False
+    finally:
+        database.close()
+    return True
+
+
+def make_again(url: str, server: Callable[[str], servers.Server], name: str) -> None:
+    if name == "sqlite":
+        Path(make_url(url).database or "").unlink(missing_ok=True)
+    else:
+        server(name).drop("state")
+        server(name).make("state")
+
+
+def test_creation_that_is_killed_after_any_statement_is_completed_by_the_next(
+    url: str, server: Callable[[str], servers.Server], request: pytest.FixtureRequest
+) -> None:
+    """MySQL commits each statement of a creation: what a killed call left is completed, index by index."""
+    name = request.node.callspec.params["url"]
+    counts = count() if name in ("mysql", "mysql-9.7", "mariadb-11.8") else count(step=9)
+    killed = 0
+    for statements in counts:
+        make_again(url, server, name)
+        if init_until(url, statements):
+            break
+        state_database.init(url).close()
+        opened = state_database.init(url)
+        with opened.database.read() as conn:
+            context = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE})
+            assert compare_metadata(context, metadata) == [], statements
+        opened.close()
+        killed += 1
+    assert killed > 3
+
+
+@pytest.mark.whole
+def test_several_creations_at_once(url: str) -> None:
+    code = "import sys; from compactor.state.state_database import init; init(sys.argv[1]).close()"
+    command = [sys.executable, "-W", "error", "-c", code, url]
+    calls = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [(call.communicate(timeout=PATIENCE)[1], call.returncode) for call in calls] == [("", 0)] * 4
+    state_database.open_state(url).close()
+
+
+def test_a_table_of_that_name_with_other_columns_is_refused(url: str) -> None:
+    database = open_database(url)
+    with database.write() as conn:
+        conn.exec_driver_sql('CREATE TABLE "COMPACTOR_RUNS" (a INT)')
+    with pytest.raises(DatabaseUnavailable, match=r"table COMPACTOR_RUNS with the columns a; expected .*RUN_ID"):
+        state_database.upgrade(database)
+    database.close()
 
 
 # --- batches ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     version_table=VERSION_TABLE,
-    transactional_ddl=False,  # the caller's transaction holds all steps
+    transactional_ddl=False,  # the caller's transaction holds all steps, except on MySQL
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -12,4 +12,5 @@ depends_on = None
 
 
 def upgrade() -> None:
+    """TODO: what changes. MySQL commits each statement, and a killed step runs again: look before each statement."""
     ${upgrades if upgrades else "pass"}
