@@ -14,12 +14,16 @@ from sqlalchemy.exc import DBAPIError
 
 from compactor.base.redaction import find_secrets, redact
 
+WRITES = "compactor_writes"  #: execution option of a connection: whether its transaction writes
+
 
 class Trouble(enum.Enum):
     """Kinds of errors."""
 
     BUSY = "busy"  #: rolled back in favour of another transaction, or blocked by a lock: repeat the transaction
     LOST = "lost"  #: no connection, or it broke: repeat the transaction unless it was committing
+    READ_ONLY = "read-only"  #: the server accepts no write, since another one took over: connect again, as if lost
+    POOLED = "pooled"  #: a pooler gave a transaction another session, which lacks prepared statements or has others
     DENIED = "denied"
     MISSING = "missing"
     BUG = "bug"  #: a broken constraint or a wrong statement, which is our fault
@@ -33,6 +37,8 @@ class Trouble(enum.Enum):
 
 _ADVICE = {
     Trouble.DENIED: "; grant this user what is missing, or use mode observe, which only reads",
+    Trouble.POOLED: "; behind a pooler in transaction mode, remove prepare_threshold from the URL's options",
+    Trouble.READ_ONLY: "; this server is a standby, or is being replaced: the URL has to name the one that accepts writes",
     Trouble.MISSING: "; the schema is not the one that VERSION names, or another one comes first on the search path",
 }
 

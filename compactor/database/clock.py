@@ -20,3 +20,25 @@ _NOW = {
 def now_ms(conn: Connection) -> int:
     """Returns the current time in epoch milliseconds of the database's clock."""
     return cast(int, send(conn, _NOW[conn.dialect.name], {}).scalar())
+
+
+#: True while the server's own zone shows an hour (or half an hour) for the first or the second time.
+_HOUR_OCCURS_TWICE = text(
+    "SELECT CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', @@GLOBAL.time_zone) IN ("
+    + ", ".join(
+        f"CONVERT_TZ(UTC_TIMESTAMP() {change} MINUTE, '+00:00', @@GLOBAL.time_zone)"
+        for change in ("- INTERVAL 60", "- INTERVAL 30", "+ INTERVAL 30", "+ INTERVAL 60")
+    )
+    + ")"
+)
+
+
+def silent_before_ms(conn: Connection, timeout_ms: int) -> int:
+    """Returns the time before which a last heartbeat shows that its client is silent for longer than ``timeout_ms``.
+
+    Hive writes heartbeats by its server's zone. On MySQL and MariaDB before 11.7 they are an hour ahead in the first of two
+    hours of one name, in autumn. As long as these hours last, nobody is silent: the time is 0.
+    """
+    if conn.dialect.name == "mysql" and send(conn, _HOUR_OCCURS_TWICE, {}).scalar():
+        return 0
+    return now_ms(conn) - timeout_ms

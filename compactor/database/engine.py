@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, Timeou
 
 from compactor.base.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
 from compactor.base.redaction import HIDDEN
-from compactor.database.backend import Backend, Retryable, Trouble, log_in_advice, masked, secrets_of
+from compactor.database.backend import WRITES, Backend, Retryable, Trouble, log_in_advice, masked, secrets_of
 from compactor.database.servers import MySQLBackend, PostgresBackend
 from compactor.database.sqlite import SqliteBackend
 
@@ -30,6 +30,14 @@ PAUSE_SECONDS = 0.2  #: the first pause; each further one is longer by the same 
 
 BODY_ATTEMPTS = 10  #: ``hive.hmshandler.retry.attempts``
 BODY_PAUSE_SECONDS = 0.05
+
+#: What is logged before a transaction begins again, by the trouble that another attempt may cure.
+_AGAIN = {
+    Trouble.BUSY: "database busy, beginning again",
+    Trouble.LOST: "no connection to the database, connecting again",
+    Trouble.READ_ONLY: "the database accepts no writes, connecting again",
+}
+_PASSING = frozenset(_AGAIN)
 
 
 def retried(method: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -53,7 +61,6 @@ def retried(method: Callable[_P, _T]) -> Callable[_P, _T]:
 
 _log = logging.getLogger(__name__)
 
-_WRITES = "compactor_writes"
 #: The driver for each name that a URL may have; a plain name means the driver that the extras install.
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
@@ -198,20 +205,20 @@ class Database:
             conn: Connection | None = None
             try:
                 conn = self.engine.connect()
-                conn = conn.execution_options(**{_WRITES: writes})
+                conn = conn.execution_options(**{WRITES: writes})
                 conn.begin()
                 return conn
             except (DBAPIError, TimeoutError, DisconnectionError) as error:
                 if conn is not None:
                     conn.close()
-                if not self._is_passing(error) or attempt == self._attempts:
-                    raise DatabaseUnavailable(f"database {self.url}: {self._reason(error)}") from error
-                _log.warning("database busy, beginning again", extra={"database": self.url, "attempt": attempt})
+                trouble = self._trouble(error) if isinstance(error, DBAPIError) else Trouble.BUSY
+                if trouble not in _PASSING or attempt == self._attempts:
+                    advice = trouble.advice if trouble in (Trouble.READ_ONLY, Trouble.POOLED) else ""
+                    raise DatabaseUnavailable(f"database {self.url}: {self._reason(error)}{advice}") from error
+                about = {"database": self.url, "attempt": attempt}
+                _log.warning("%s: %s", _AGAIN[trouble], self._reason(error), extra=about)
                 self._sleep(PAUSE_SECONDS * attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
-
-    def _is_passing(self, error: Exception) -> bool:
-        return not isinstance(error, DBAPIError) or self._trouble(error) in (Trouble.BUSY, Trouble.LOST)
 
     def _trouble(self, error: DBAPIError) -> Trouble:
         return Trouble.BUSY if self._retryable.matches(error) else self._backend.trouble(error)
@@ -226,7 +233,7 @@ class Database:
             if trouble is Trouble.BUG:
                 raise
             text = f"database {self.url}: {self._reason(error)}{trouble.advice}"
-            kind = TryAgain if trouble in (Trouble.BUSY, Trouble.LOST) else DatabaseUnavailable
+            kind = TryAgain if trouble in _PASSING else DatabaseUnavailable
             raise kind(text) from error
 
     def _commit(self, conn: Connection) -> None:
@@ -270,7 +277,7 @@ class _Beginning:
         self._backend = backend
 
     def __call__(self, conn: Connection) -> None:
-        writes = conn.get_execution_options().get(_WRITES, True)
+        writes = conn.get_execution_options().get(WRITES, True)
         for statement in self._backend.begin_write if writes else self._backend.begin_read:
             conn.exec_driver_sql(statement)
 
@@ -286,6 +293,11 @@ def open_database(url: str, *, read_only: bool = False, retryable: str = "") -> 
         BadSetting: ``url`` is not the URL of a database. The message does not repeat it, as it may hold a password.
         NotSupported: this release does not know the kind of database, or its driver is not installed.
     """
+    if url.strip().lower().startswith("jdbc:"):
+        raise BadSetting(
+            "a database URL is one of Java's (jdbc:…); expected postgresql+psycopg://user:password@host/name, or "
+            "mysql+pymysql://user:password@host/name"
+        )
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):

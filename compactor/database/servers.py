@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from sqlalchemy import Engine, QueuePool, create_engine, event
+from sqlalchemy import Engine, ExceptionContext, QueuePool, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
-from compactor.base.errors import NotSupported
-from compactor.database.backend import Trouble, masked
+from compactor.base.errors import BadSetting, NotSupported
+from compactor.database.backend import WRITES, Trouble, masked
 
 _POOL_SIZE, _OVERFLOW = 5, 10  #: connections that stay open, and more that may be open at the same time
 _RECYCLED_SECONDS = 1_800  #: below the idle time-outs of servers and firewalls
@@ -37,7 +37,14 @@ class Server:
         return None
 
 
-def server_engine(url: URL, *, extra: str, on_connect: tuple[str, ...], connect_args: Mapping[str, Any]) -> Engine:
+def server_engine(
+    url: URL,
+    *,
+    extra: str,
+    on_connect: tuple[str, ...],
+    connect_args: Mapping[str, Any],
+    is_read_only: Callable[[DBAPIError], bool],
+) -> Engine:
     """Returns an engine whose connections have run ``on_connect``.
 
     The driver runs in autocommit, and ``Database`` begins each transaction with a statement of its own. That statement
@@ -63,21 +70,55 @@ def server_engine(url: URL, *, extra: str, on_connect: tuple[str, ...], connect_
             f"database {masked(url)}: the driver {error.name} is not installed; run `pip install hive-compactor[{extra}]`"
         ) from error
 
+    def connect(dialect: Any, _: Any, args: Any, options: Any) -> Any:
+        try:
+            return dialect.connect(*args, **options)
+        except RuntimeError as error:  # PyMySQL, of a log-in that needs RSA
+            raise NotSupported(
+                f"database {masked(url)}: {error}; run `pip install hive-compactor[{extra}]`, or connect with TLS"
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise BadSetting(
+                f"database {masked(url)}: the driver does not accept an option of the URL: {error}; correct or remove it"
+            ) from error
+
     def set_up(connection: Any, _: Any) -> None:
         with connection.cursor() as cursor:
             for statement in on_connect:
                 cursor.execute(statement)
 
+    def renew_after_failover(context: ExceptionContext) -> None:
+        """Discards all connections of the pool when the server refuses a write: its successor is at the same address."""
+        conn, error = context.connection, context.sqlalchemy_exception
+        writes = conn is not None and conn.get_execution_options().get(WRITES, True)
+        if writes and isinstance(error, DBAPIError) and is_read_only(error):
+            context.is_disconnect = True
+
+    event.listen(engine, "do_connect", connect)
     event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy detects how quotes are read
+    event.listen(engine, "handle_error", renew_after_failover)
     return engine
+
+
+def _refused_write(error: DBAPIError) -> Trouble:
+    """Returns the meaning of a write that a read-only server or transaction refused."""
+    return Trouble.READ_ONLY if error.connection_invalidated else Trouble.OTHER
 
 
 #: Error numbers of the server's reference. This one means that a savepoint does not exist: a deadlock inside it has
 #: rolled everything back, and SQLAlchemy raises this error in place of the deadlock.
 _NO_SAVEPOINT = 1305
+_IDLE = 4031
+#: The commit failed, and the server has rolled it back: a conflict with another primary (1180 of Galera, 3101 of group
+#: replication).
+_REFUSED_AT_COMMIT = (1180, 3101)
 #: Deadlock and lock wait time-out; a row changed since it was read.
-_BUSY = (1205, 1213, 1020, _NO_SAVEPOINT)
-_LOST = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055)
+_BUSY = (1205, 1213, 1020, _NO_SAVEPOINT, *_REFUSED_AT_COMMIT)
+#: Too many connections of all, of this user or in this hour (1040, 1203, 1226); a member of a cluster that is not in
+#: service (1047, 3032); idle for too long (4031).
+_LOST = (1040, 1047, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1927, 2002, 2003, 2006, 2013, 2055, 3032, _IDLE)
+#: A standby, or a primary that was demoted. 1290 names the option; other options have nothing to do with it.
+_READ_ONLY, _OPTION = 1836, 1290
 _DENIED = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
 _MISSING = (1049, 1054, 1146)
 #: A broken constraint, a value that does not fit, a wrong statement.
@@ -101,22 +142,28 @@ class MySQLBackend(Server):
             # With the default REPEATABLE READ, MAX(TXN_ID) would be as of the transaction's first statement.
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
             # Hive's SQL quotes names with double quotes. Without strict mode MySQL truncates long values silently.
-            # NO_AUTO_VALUE_ON_ZERO keeps row 0 of TXNS at 0.
-            "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
+            # NO_AUTO_VALUE_ON_ZERO keeps row 0 of TXNS at 0. In a zone with summer time UNIX_TIMESTAMP(SYSDATE()) is an hour
+            # ahead in the first of the two hours that have one name.
+            "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO',"
+            " SESSION time_zone = '+00:00'",
         )
         # SQLAlchemy makes the driver count matched rows, so an UPDATE that changes nothing still counts its row.
         args = {"autocommit": True, "charset": "utf8mb4"}
-        return server_engine(self._url, extra="mysql", on_connect=on_connect, connect_args=args)
+        return server_engine(
+            self._url, extra="mysql", on_connect=on_connect, connect_args=args, is_read_only=_mysql_is_read_only
+        )
 
     def trouble(self, error: DBAPIError) -> Trouble:
         """See ``Backend``."""
         code = _code(error)
+        if _mysql_is_read_only(error):
+            return _refused_write(error)
         trouble = next((trouble for codes, trouble in _MEANING if code in codes), Trouble.OTHER)
         return Trouble.LOST if trouble is Trouble.OTHER and error.connection_invalidated else trouble
 
     def is_rolled_back(self, error: DBAPIError) -> bool:
         """See ``Backend``."""
-        return _code(error) in (1213, _NO_SAVEPOINT)
+        return _code(error) in (1213, _NO_SAVEPOINT, _IDLE, *_REFUSED_AT_COMMIT) or _mysql_is_read_only(error)
 
 
 _MEANING = (
@@ -128,6 +175,11 @@ _MEANING = (
 )
 
 
+def _mysql_is_read_only(error: DBAPIError) -> bool:
+    code = _code(error)
+    return code == _READ_ONLY or (code == _OPTION and "read-only" in str(error.orig).replace("_", "-"))
+
+
 def _code(error: DBAPIError) -> int:
     args = getattr(error.orig, "args", ())
     return args[0] if args and isinstance(args[0], int) else 0
@@ -135,33 +187,59 @@ def _code(error: DBAPIError) -> int:
 
 #: Classes of SQLSTATE (Appendix A of its manual).
 _POSTGRES_BUSY = ("40", "55P03")  # rolled back (deadlock, serialization); a lock that NOWAIT did not get
-_POSTGRES_LOST = (
-    "08",
-    "57P01",
-    "57P02",
-    "57P03",
-    "53300",
-)  # connection; shut down, crashed, starting up; too many clients
+#: The session was idle for too long, within a transaction or not, or the transaction took too long.
+_POSTGRES_IDLE = ("57P05", "25P03", "25P04")
+#: Connection; shut down, crashed, starting up; too many clients.
+_POSTGRES_LOST = ("08", "57P01", "57P02", "57P03", "53300", *_POSTGRES_IDLE)
+_POSTGRES_POOLED = ("26000", "42P05", "08P01")  # no such prepared statement, another one of its name or parameters
+_POSTGRES_READ_ONLY = "25006"
 _POSTGRES_DENIED = ("42501", "28")
 _POSTGRES_MISSING = ("42P01", "42703", "3F000", "3D000")
+_PREPARE = "prepare_threshold"  #: psycopg's option; None prepares nothing
 
 
 class PostgresBackend(Server):
     """A database of a PostgreSQL server."""
 
     kind = "postgresql"
-    begin_write: tuple[str, ...] = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",)
+    # Without READ WRITE: a primary that is being replaced has default_transaction_read_only, and a standby has it always.
+    begin_write: tuple[str, ...] = ("BEGIN ISOLATION LEVEL READ COMMITTED",)
     # One answer may take several statements. Values that are read this way are never written back.
     begin_read: tuple[str, ...] = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
 
     def make_engine(self) -> Engine:
         """See ``Backend``."""
         on_connect = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",)
-        return server_engine(self._url, extra="postgres", on_connect=on_connect, connect_args={"autocommit": True})
+        args: dict[str, Any] = {"autocommit": True}
+        if _PREPARE in self._url.query:
+            args[_PREPARE] = self._prepare_threshold(self._url.query[_PREPARE])
+        engine = server_engine(
+            self._url.difference_update_query([_PREPARE]),
+            extra="postgres",
+            on_connect=on_connect,
+            connect_args=args,
+            is_read_only=_postgres_is_read_only,
+        )
+        if _PREPARE not in args:
+            event.listen(engine, "connect", _prepare_nothing_behind_a_pooler)
+        return engine
+
+    def _prepare_threshold(self, option: object) -> int | None:
+        text = str(option).strip().lower()
+        if text in ("none", ""):
+            return None
+        if text.isascii() and text.isdecimal():
+            return int(text)
+        raise BadSetting(
+            f"database {masked(self._url)}: {_PREPARE} is {option!r}; expected a number of executions after which a "
+            "statement is prepared, or None, as behind PgBouncer in transaction mode"
+        )
 
     def trouble(self, error: DBAPIError) -> Trouble:
         """See ``Backend``."""
         state = getattr(error.orig, "sqlstate", None)
+        if _postgres_is_read_only(error):
+            return _refused_write(error)
         if state is None:
             # The driver's own errors (no connection, or a broken one) have no SQLSTATE; a failed authentication neither.
             text = str(error.orig)
@@ -173,17 +251,39 @@ class PostgresBackend(Server):
     def is_rolled_back(self, error: DBAPIError) -> bool:
         """See ``Backend``."""
         state = getattr(error.orig, "sqlstate", None) or ""
-        return state.startswith(("40", "23")) and state != "40003"  # 40003: statement completion unknown
+        # 40003: statement completion unknown. A time-out ends a session before it reads the commit.
+        return state.startswith(("40", "23", _POSTGRES_READ_ONLY, *_POSTGRES_IDLE)) and state != "40003"
+
+
+def is_pooled(connection: Any) -> bool:
+    """Returns true if a pooler stands between a connection of psycopg and the server: it tells a process ID of its own."""
+    with connection.cursor() as cursor:
+        (process_id,) = cursor.execute("SELECT pg_backend_pid()").fetchone()
+    return bool(process_id != connection.info.backend_pid)
+
+
+def _prepare_nothing_behind_a_pooler(connection: Any, _: Any) -> None:
+    """Turns off prepared statements where each transaction may get another session.
+
+    There a name may stand for another client's statement, which would be executed in place of ours.
+    """
+    if is_pooled(connection):
+        connection.prepare_threshold = None
 
 
 _POSTGRES_MEANING = (
     (_POSTGRES_BUSY, Trouble.BUSY),
+    (_POSTGRES_POOLED, Trouble.POOLED),
     (_POSTGRES_LOST, Trouble.LOST),
     (_POSTGRES_DENIED, Trouble.DENIED),
     (_POSTGRES_MISSING, Trouble.MISSING),
     (("42P07",), Trouble.OTHER),  # a table of that name already exists
     (("22", "23", "42"), Trouble.BUG),
 )
+
+
+def _postgres_is_read_only(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) == _POSTGRES_READ_ONLY
 
 
 def _is_operational(error: DBAPIError) -> bool:

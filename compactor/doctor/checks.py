@@ -19,6 +19,7 @@ from compactor.base.utc import utc_text
 from compactor.database import privileges
 from compactor.doctor import metastore_checks
 from compactor.doctor.log_in_check import check_log_in
+from compactor.doctor.server_checks import check_servers
 from compactor.doctor.storage_checks import check_storage
 from compactor.initiator.candidate_scan import DISAGREEMENT
 from compactor.settings.precedence import with_table
@@ -245,6 +246,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("database", metastore_checks.check_database),
     ("memory", check_memory),
     ("clock", metastore_checks.check_clock),
+    ("server", check_servers),
     ("mode", metastore_checks.check_rights),
     ("hive's roles", metastore_checks.check_hive_roles),
     ("state", _state),

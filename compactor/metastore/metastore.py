@@ -79,6 +79,11 @@ class Metastore:
         with self.database.read() as connection:
             return clock.now_ms(connection)
 
+    def silent_before_ms(self, timeout_ms: int) -> int:
+        """Returns the time before which a last heartbeat shows a client that is silent for longer than ``timeout_ms``."""
+        with self.database.read() as connection:
+            return clock.silent_before_ms(connection, timeout_ms)
+
     def close(self) -> None:
         """Closes the database."""
         self.database.close()
@@ -108,7 +113,7 @@ def _metastore(name: str, database: Database, limits: TxnLimits | None) -> Metas
     version = create.version(database)
     if version is None:
         raise DatabaseUnavailable(
-            f"database {database.url} holds no metastore (it has no table VERSION); create one with "
-            "`compactor metastore init`, or check the URL"
+            f"database {database.url} holds no metastore (it has no table VERSION); check the URL, or create one with "
+            + ("`compactor metastore init`" if database.kind == "sqlite" else "Hive's schematool")
         )
     return Metastore(name, database, version, limits)

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, dele
 
 from compactor.acid import txn_states
 from compactor.base.ids import TxnId
-from compactor.database.clock import now_ms
+from compactor.database.clock import silent_before_ms
 from compactor.database.engine import Database, retried
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -108,7 +108,7 @@ class Housekeeping:
         locks = MATERIALIZATION_REBUILD_LOCKS.c
         opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_states.OPEN)
         with self._database.write() as conn:
-            silent = locks.MRL_LAST_HEARTBEAT < now_ms(conn) - timeout_ms
+            silent = locks.MRL_LAST_HEARTBEAT < silent_before_ms(conn, timeout_ms)
             stale = delete(MATERIALIZATION_REBUILD_LOCKS).where(silent, locks.MRL_TXN_ID.not_in(opened))
             return conn.execute(stale).rowcount
 

@@ -108,7 +108,7 @@ def _only_copies(site: Site, target: Target, listing: Listing, allocated: Alloca
 
 def _silent_transactions(site: Site) -> frozenset[TxnId]:
     """Returns the open transactions without a heartbeat for hive.txn.timeout."""
-    deadline = site.metastore.now_ms() - site.settings.milliseconds("hive.txn.timeout")
+    deadline = site.metastore.silent_before_ms(site.settings.milliseconds("hive.txn.timeout"))
     opened = site.metastore.transactions.open_transactions()
     return frozenset(txn.id for txn in opened if txn.last_heartbeat < deadline)
 

@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 from compactor.base.errors import BadSetting
 
 _YES = ("", "true", "yes", "1")  #: a parameter without a value is on
+CONNECTION_URL = "javax.jdo.option.ConnectionURL"
 _JKS = "a Java key store cannot be read here: export it as PEM (`keytool -exportcert -rfc`), and name that file as {} in url"
 
 #: Options of PostgreSQL's driver that go to libpq as they are, by its name for them.
@@ -130,7 +131,7 @@ class JdbcOptions:
 
 
 def _refusal(name: str, why: str) -> BadSetting:
-    return BadSetting(f"javax.jdo.option.ConnectionURL: option {name} cannot be carried over: {why}")
+    return BadSetting(f"JDBC URL ({CONNECTION_URL}, or url): option {name} cannot be carried over: {why}")
 
 
 def postgres_options(options: JdbcOptions) -> dict[str, str]:
@@ -292,8 +293,16 @@ _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _EXPECTED = "expected: jdbc:postgresql://…, jdbc:mysql://… or jdbc:mariadb://…, or url in compactor.toml"
 
 
-def convert_url(jdbc: str, user: str | None) -> str:
+def is_jdbc(url: str) -> bool:
+    """Returns true if ``url`` is one of Java's."""
+    return url.strip().lower().startswith("jdbc:")
+
+
+def convert_url(jdbc: str, user: str | None, source: str = CONNECTION_URL) -> str:
     """Converts ``jdbc:postgresql://h:5432/hive``; the result has a password only if the JDBC URL has one.
+
+    Args:
+        source: the setting that has the JDBC URL, for messages.
 
     Raises:
         BadSetting: not a JDBC URL of PostgreSQL, MySQL or MariaDB, or an option cannot be carried over. The message does
@@ -301,12 +310,12 @@ def convert_url(jdbc: str, user: str | None) -> str:
     """
     kind, _, rest = jdbc.strip().removeprefix("jdbc:").partition(":")
     if not jdbc.strip().startswith("jdbc:") or kind not in _SCHEMES or not rest.startswith("//"):
-        raise BadSetting(f"javax.jdo.option.ConnectionURL is for {_describe_kind(jdbc)}; {_EXPECTED}")
+        raise BadSetting(f"{source} is for {_describe_kind(jdbc)}; {_EXPECTED}")
     place, _, query = rest.partition("?")
     hosts, slash, database = place[2:].partition("/")
     if not all(_HOST.fullmatch(host) for host in hosts.split(",")) or not slash or "?" in unquote(database):
         raise BadSetting(
-            f"javax.jdo.option.ConnectionURL: the host of the {kind} URL cannot be read; expected a name or address, with "
+            f"{source}: the host of the {kind} URL cannot be read; expected a name or address, with "
             "or without a port, and a database"
         )
     options = JdbcOptions.from_pairs(kind, parse_qsl(query, keep_blank_values=True))
@@ -315,9 +324,7 @@ def convert_url(jdbc: str, user: str | None) -> str:
     options.must_be_done()
     several = hosts.split(",") if "," in hosts else []
     if several and kind != "postgresql":
-        raise BadSetting(
-            "javax.jdo.option.ConnectionURL: names several hosts, and Compactor connects to one; set url in compactor.toml"
-        )
+        raise BadSetting(f"{source}: names several hosts, and Compactor connects to one; set url in compactor.toml")
     login = ":".join(quote(text, safe="") for text in (user or who, password) if text) if user or who else ""
     parameters = [*(("host", host if ":" in host else f"{host}:5432") for host in several), *taken.items()]
     prefix = f"{login}@" if login else ""

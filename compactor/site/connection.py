@@ -17,12 +17,13 @@ from sqlalchemy.exc import ArgumentError
 from compactor.base.errors import BadSetting, NotSupported
 from compactor.base.private_files import is_here, read_secret, read_secret_text
 from compactor.settings.credential_store import DEFAULT_PASSWORD, read_stored_secret
-from compactor.settings.jdbc_url import convert_url
+from compactor.settings.jdbc_url import CONNECTION_URL, convert_url, is_jdbc
 
 PASSWORD = "COMPACTOR_METASTORE_PASSWORD"
 PASSWORD_FILE = "COMPACTOR_METASTORE_PASSWORD_FILE"
 STORE_PASSWORD_FILE = "hadoop.security.credstore.java-keystore-provider.password-file"
 _ALIAS = "javax.jdo.option.ConnectionPassword"
+_USER = "javax.jdo.option.ConnectionUserName"
 _MYSQL_TLS = frozenset(
     (
         *("ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_check_hostname", "ssl_key"),
@@ -40,7 +41,8 @@ def metastore_url(
     """Returns the URL with its password; None if no database is configured.
 
     Args:
-        url: as given by flag, environment or ``compactor.toml``; None takes ``javax.jdo.option.ConnectionURL``.
+        url: as given by flag, environment or ``compactor.toml``, perhaps a JDBC URL; None takes
+            ``javax.jdo.option.ConnectionURL``.
         password_file: of ``compactor.toml``; the environment's takes precedence.
         site: the properties of ``hive-site.xml`` and ``metastore-site.xml`` as found.
 
@@ -50,10 +52,12 @@ def metastore_url(
         NotSupported: the credential store cannot be read from here.
     """
     if url is None:
-        jdbc = site.get("javax.jdo.option.ConnectionURL")
+        jdbc = site.get(CONNECTION_URL)
         if jdbc is None:
             return None
-        url = convert_url(jdbc, site.get("javax.jdo.option.ConnectionUserName"))
+        url = convert_url(jdbc, site.get(_USER))
+    elif is_jdbc(url):
+        url = convert_url(url, site.get(_USER), "url")
     try:
         parts = make_url(url)
     except (ArgumentError, ValueError):

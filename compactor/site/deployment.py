@@ -30,6 +30,7 @@ from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.settings.compactor_toml import MetastoreProfile, Profile, parse_profile
 from compactor.settings.file_limits import FileLimits
 from compactor.settings.hive_site import parse_site
+from compactor.settings.jdbc_url import convert_url, is_jdbc
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.connection import PASSWORD_FILE, STORE_PASSWORD_FILE, credential_stores, metastore_url
 from compactor.site.mark_files import MarkFiles
@@ -134,7 +135,10 @@ def configure(
             f"metastore {name!r}: no database is configured; set COMPACTOR_METASTORE_URL, or url under [metastore.{name}] "
             "in compactor.toml, or COMPACTOR_HIVE_CONF to a folder whose hive-site.xml names it"
         )
-    remember(*find_secrets(url), *find_secrets(connection["state_url"] or profile.state_url or ""))
+    state_url = connection["state_url"] or profile.state_url
+    if state_url is not None and is_jdbc(state_url):
+        state_url = convert_url(state_url, None, "state_url")
+    remember(*find_secrets(url), *find_secrets(state_url or ""))
     remember_secrets([in_site_files, document.storage, profile.values, flag_values])
     layers = [
         Layer(name="default", values={"compactor.mode": "clean"} if url.startswith("sqlite") else {}),
@@ -146,7 +150,7 @@ def configure(
     return Configuration(
         name=name,
         url=url,
-        state_url=connection["state_url"] or profile.state_url,
+        state_url=state_url,
         warehouse=warehouse,
         settings=settings,
         stores=_store_options(document, settings, warehouse, in_site_files),

@@ -100,7 +100,7 @@ def _time_out(site: Site, working: Sequence[Entry]) -> tuple[TxnId, ...]:
     spared: set[TxnId] = set()
     hidden: list[TxnId] = []
     if ours:
-        deadline = site.metastore.now_ms() - timeouts[0]
+        deadline = site.metastore.silent_before_ms(timeouts[0])
         silent = {t.id for t in site.metastore.transactions.open_transactions() if t.last_heartbeat < deadline}
         for entry in ours:
             if entry.txn_id not in silent:

@@ -104,7 +104,7 @@ def test_a_database_that_is_no_metastore(place: Place, run: Callable[..., Result
     place.server.drop("empty")
     sentence = said(run(place.server.make("empty"), "show", "tables"))
     assert "holds no metastore" in sentence
-    assert "compactor metastore init" in sentence
+    assert "Hive's schematool" in sentence
     place.server.drop("empty")
 
 

@@ -7,22 +7,24 @@ from __future__ import annotations
 import gc
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext, suppress
 
 import pytest
 from sqlalchemy import select
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
 
-from compactor.base.errors import CommitUnknown, DatabaseUnavailable, TryAgain
+from compactor.base.errors import CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
 from compactor.base.ids import TxnId
 from compactor.database.engine import Database, open_database, retried
+from compactor.database.server_traits import ServerTraits, server_traits
 from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
 from tests.support import servers
 from tests.support.patience import PATIENCE, until
-from tests.support.places import PASSWORD, SERVERS, Place
+from tests.support.places import PASSWORD, Place
+from tests.support.ports import free_port
 
 #: PyMySQL leaves the socket of a connection that broke to the garbage collector, which speaks of it.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
@@ -64,16 +66,18 @@ def test_a_writer_sees_what_committed_since_it_began(metastore: Metastore) -> No
 
 def test_every_connection_is_set_to_read_committed(place: Place) -> None:
     """PROTOCOL 9: also for what somebody begins on it without us."""
-    ask = {"postgresql": "SHOW default_transaction_isolation", "mysql": "SELECT @@SESSION.transaction_isolation"}
-    ask["mysql"] = "SELECT @@SESSION.tx_isolation"
+    ask = {
+        "postgresql": "SHOW default_transaction_isolation",
+        "mysql": "SHOW SESSION VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')",
+    }
     if place.server.kind == "postgresql":  # a site's default, as MariaDB's own is
         place.server.sql(
             f"ALTER DATABASE {place.name} SET default_transaction_isolation = 'repeatable read';", "postgres"
         )
     database = open_database(place.url)
     with database.read() as conn:
-        found = conn.exec_driver_sql(ask[place.server.kind]).scalar_one()
-    assert found.lower().replace("-", " ") == "read committed"
+        isolation = [row[-1] for row in conn.exec_driver_sql(ask[place.server.kind])][-1]
+    assert isolation.lower().replace("-", " ") == "read committed"
     database.close()
 
 
@@ -188,6 +192,95 @@ def test_a_connection_that_breaks_at_the_commit_leaves_it_unknown(metastore: Met
     assert len(calls) == 1
 
 
+# --- sessions that were idle for too long -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(place: Place) -> Iterator[Place]:
+    """A server that ends sessions which send nothing for a while, within a transaction or not."""
+    if place.server.kind == "mysql":
+        place.server.sql("SET GLOBAL wait_timeout = 1;", "mysql")
+        yield place
+        place.server.sql("SET GLOBAL wait_timeout = 28800;", "mysql")
+        return
+    names = place.server.sql(f"SELECT name FROM pg_settings WHERE name IN ({_IDLE});", "postgres").split()
+    for name in names:  # PostgreSQL 12 has one of them
+        place.server.sql(f"ALTER DATABASE {place.name} SET {name} = '300ms';", "postgres")
+    yield place
+
+
+_IDLE = "'idle_session_timeout', 'idle_in_transaction_session_timeout'"
+
+
+@pytest.mark.parametrize("place", [name for name in servers.NAMES if name != "postgresql-12"], indirect=True)
+def test_sessions_that_were_idle_in_the_pool_are_renewed(impatient: Place) -> None:
+    metastore = open_metastore("default", impatient.url)
+    sessions: list[int] = []
+    all_open = threading.Barrier(4, timeout=PATIENCE)
+
+    def read() -> None:
+        with metastore.database.read() as conn:
+            sessions.append(own_id(conn, impatient.server.kind))
+            all_open.wait()
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    for session in sessions:
+        impatient.wait_for_end(session)
+    for number in range(1, 6):
+        assert metastore.transactions.open("u", "h") == [number]
+        assert metastore.transactions.newest() == number
+    metastore.close()
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["before a statement", "before the commit"])
+def test_a_transaction_that_was_idle_for_too_long_is_tried_again(impatient: Place, last: bool) -> None:
+    """Nothing was sent meanwhile, so nothing is in doubt, even if the next thing to send was the commit."""
+    database, calls = open_database(impatient.url), 0
+
+    @retried
+    def work() -> None:
+        nonlocal calls
+        calls += 1
+        with database.write() as conn:
+            conn.execute(t.TXNS.update().values(TXN_USER="x"))
+            if calls == 1:
+                impatient.wait_for_end(own_id(conn, impatient.server.kind))
+            if not last:
+                conn.execute(t.TXNS.update().values(TXN_HOST="y"))
+
+    if last and impatient.server.kind == "mysql":
+        with pytest.raises(CommitUnknown):  # these close the connection without a word
+            work()
+    else:
+        work()
+        assert calls == 2
+    database.close()
+
+
+@pytest.mark.parametrize("place", ["postgresql-18"], indirect=True)
+def test_a_transaction_that_takes_too_long_is_tried_again(place: Place) -> None:
+    """PostgreSQL 17 and later (25P04)."""
+    place.server.sql(f"ALTER DATABASE {place.name} SET transaction_timeout = '500ms';", "postgres")
+    database, calls = open_database(place.url), 0
+
+    @retried
+    def work() -> None:
+        nonlocal calls
+        calls += 1
+        with database.write() as conn:
+            conn.execute(t.TXNS.update().values(TXN_USER="x"))
+            if calls == 1:
+                place.wait_for_end(own_id(conn, place.server.kind))
+
+    work()
+    assert calls == 2
+    database.close()
+
+
 @pytest.mark.parametrize("nested", [False, True], ids=["", "within a savepoint"])
 def test_a_deadlock_is_resolved_by_trying_again(metastore: Metastore, nested: bool) -> None:
     """MySQL takes the savepoint along, and so its end fails in place of the statement."""
@@ -246,10 +339,10 @@ def test_a_sites_own_errors_are_tried_again(place: Place) -> None:
 # --- the server dies ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=servers.NAMES)
 def mortal(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
     """A server of its own, since killing a shared one would break other tests."""
-    with (servers.postgres if request.param == "postgresql" else servers.mariadb)() as running:
+    with servers.start(request.param) as running:
         yield running
 
 
@@ -305,3 +398,68 @@ def test_a_server_that_is_killed_leaves_nothing_half_done(mortal: servers.Server
     assert history == opened
     with suppress(DatabaseUnavailable):
         metastore.close()
+
+
+# --- log-in, and what stands in between ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mysql-9.7"])
+def test_a_log_in_without_tls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MySQL's default needs RSA then, which PyMySQL leaves to another package."""
+    with servers.start(name, port=(port := free_port())) as server:
+        server.make("plain")
+        server.sql(
+            f"CREATE USER u@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON plain.* TO u@'127.0.0.1';", "plain"
+        )
+        user = URL.create("mysql+pymysql", "u", PASSWORD, "127.0.0.1", port, "plain", {"ssl_disabled": "true"})
+        database = open_database(user.render_as_string(hide_password=False))
+        monkeypatch.setattr("pymysql._auth._have_cryptography", False)
+        with pytest.raises(NotSupported, match=r"run `pip install hive-compactor\[mysql\]`, or connect with TLS"):
+            ask(database)
+        monkeypatch.undo()
+        assert ask(database) == "u@127.0.0.1"
+        database.close()
+
+
+def ask(database: Database) -> str:
+    with database.read() as conn:
+        return str(conn.exec_driver_sql("SELECT current_user()").scalar_one())
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(("kept", "option"), [(0, ""), (0, "?prepare_threshold=None"), (200, "?prepare_threshold=5")])
+def test_a_pooler_in_transaction_mode(place_behind_pooler: Callable[[int], str], kept: int, option: str) -> None:
+    """psycopg prepares what it sends often, and PgBouncer keeps as many statements of a client as it is told to."""
+    url = place_behind_pooler(kept) + option
+    committed: list[TxnId] = []
+
+    def work(metastore: Metastore) -> None:
+        for _ in range(20):
+            [txn] = metastore.transactions.open("u", "h")
+            metastore.write_ids.allocate(txn, "default", "t")
+            metastore.transactions.commit(txn)
+            committed.append(txn)
+
+    metastore = open_metastore("default", url)
+    threads = [threading.Thread(target=work, args=(metastore,)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(committed) == list(range(1, 121))
+    assert server_traits(metastore.database) == ServerTraits(has_pooler=True, prepares=kept > 0)
+    metastore.close()
+
+
+@pytest.fixture
+def place_behind_pooler(server: Callable[[str], servers.Server]) -> Iterator[Callable[[int], str]]:
+    running = server("postgresql")
+    running.make("pooled", servers.hive_schema("postgresql", "4.0.0"))
+    with ExitStack() as stack:
+
+        def start(kept: int) -> str:
+            pooler = servers.pgbouncer(running, pool_mode="transaction", max_prepared_statements=kept)
+            return stack.enter_context(pooler).format(name="pooled")
+
+        yield start
+    running.drop("pooled")

@@ -12,7 +12,7 @@ from compactor.acid import txn_states
 from compactor.acid.write_ids import ValidTxnList
 from compactor.base.errors import NotFound, Refused, TryAgain
 from compactor.base.ids import TxnId
-from compactor.database.clock import now_ms
+from compactor.database.clock import now_ms, silent_before_ms
 from compactor.database.engine import Database, retried
 from compactor.metastore.notifications import transaction_events
 from compactor.metastore.notifications.notification_log import Notifications
@@ -254,7 +254,7 @@ class Transactions:
         with self._database.write() as conn:
             row = txn_rows.locked_row(conn, self._dialect, txn)
             heard = conn.execute(select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == txn)).scalar()
-            if row is None or not row.is_open or (heard or 0) >= now_ms(conn) - timeout_ms:
+            if row is None or not row.is_open or (heard or 0) >= silent_before_ms(conn, timeout_ms):
                 yield None
                 return
             yield self._dialect.newest(conn)
@@ -449,12 +449,11 @@ class Transactions:
             among: abort only these, and delete no locks; None for all.
         """
         with self._database.write() as conn:
-            now = now_ms(conn)
-            heard = HIVE_LOCKS.c.HL_LAST_HEARTBEAT
+            heard, silent_before = HIVE_LOCKS.c.HL_LAST_HEARTBEAT, silent_before_ms(conn, timeout_ms)
             if among is None:
-                conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == 0, heard < now - timeout_ms))
+                conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == 0, heard < silent_before))
             replicated = TXNS.c.TXN_TYPE == TxnType.REPL_CREATED
-            deadline = case((replicated, now - repl_timeout_ms), else_=now - timeout_ms)
+            deadline = case((replicated, silent_before_ms(conn, repl_timeout_ms)), else_=silent_before)
             expired = select(TXNS.c.TXN_ID).where(
                 TXNS.c.TXN_STATE == txn_states.OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline
             )

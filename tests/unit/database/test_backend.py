@@ -32,6 +32,12 @@ def wrapped(error: Exception, *, disconnected: bool = False) -> DBAPIError:
         (pg.UniqueViolation("x"), Trouble.BUG),
         (pg.SyntaxError("x"), Trouble.BUG),
         (pg.DiskFull("x"), Trouble.OTHER),
+        (pg.IdleSessionTimeout("x"), Trouble.LOST),
+        (pg.IdleInTransactionSessionTimeout("x"), Trouble.LOST),
+        (pg.TransactionTimeout("x"), Trouble.LOST),
+        (pg.DuplicatePreparedStatement("x"), Trouble.POOLED),
+        (pg.InvalidSqlStatementName("x"), Trouble.POOLED),
+        (pg.ReadOnlySqlTransaction("x"), Trouble.OTHER),  # of our own reading transaction
         (pg.OperationalError("connection refused"), Trouble.LOST),
         (pg.OperationalError('password authentication failed for user "u"'), Trouble.DENIED),
     ],
@@ -54,6 +60,12 @@ def test_errors_of_postgresql(error: Exception, trouble: Trouble) -> None:
         (my.IntegrityError(1062, "Duplicate entry"), Trouble.BUG),
         (my.DataError(1406, "Data too long"), Trouble.BUG),
         (my.OperationalError(1114, "The table is full"), Trouble.OTHER),
+        (my.OperationalError(1226, "User 'u' has exceeded the 'max_user_connections' resource"), Trouble.LOST),
+        (my.OperationalError(4031, "The client was disconnected by the server because of inactivity"), Trouble.LOST),
+        (my.OperationalError(1047, "WSREP has not yet prepared node for application use"), Trouble.LOST),
+        (my.OperationalError(3101, "Plugin instructed the server to rollback"), Trouble.BUSY),
+        (my.OperationalError(1180, "Got error 149 during COMMIT"), Trouble.BUSY),
+        (my.OperationalError(1290, "running with the --secure-file-priv option"), Trouble.OTHER),
     ],
 )
 def test_errors_of_mysql(error: Exception, trouble: Trouble) -> None:
@@ -65,6 +77,21 @@ def test_a_connection_that_the_driver_gave_up_is_lost() -> None:
     assert POSTGRES.trouble(wrapped(pg.InterfaceError("x"), disconnected=True)) is Trouble.LOST
 
 
+@pytest.mark.parametrize(
+    ("backend", "error"),
+    [
+        (POSTGRES, pg.ReadOnlySqlTransaction("cannot execute INSERT in a read-only transaction")),
+        (MYSQL, my.OperationalError(1290, "running with the --super-read-only option so it cannot execute this")),
+        (MYSQL, my.OperationalError(1290, "running with the --read_only option so it cannot execute this")),
+        (MYSQL, my.InternalError(1836, "Running in read-only mode")),
+    ],
+)
+def test_a_server_that_was_demoted(backend: PostgresBackend | MySQLBackend, error: Exception) -> None:
+    """The engine has given up the connection then: the refusal of our own reading transaction means something else."""
+    assert backend.trouble(wrapped(error, disconnected=True)) is Trouble.READ_ONLY
+    assert backend.trouble(wrapped(error)) is Trouble.OTHER
+
+
 def test_which_failed_commits_surely_changed_nothing() -> None:
     """PROTOCOL 5: all others are CommitUnknown."""
     assert POSTGRES.is_rolled_back(wrapped(pg.SerializationFailure("x")))
@@ -72,7 +99,12 @@ def test_which_failed_commits_surely_changed_nothing() -> None:
     assert MYSQL.is_rolled_back(wrapped(my.OperationalError(1305, "SAVEPOINT sa_savepoint_4 does not exist")))
     for error in (pg.AdminShutdown("x"), pg.StatementCompletionUnknown("x"), pg.OperationalError("x")):
         assert not POSTGRES.is_rolled_back(wrapped(error))
-    for number in (1205, 2006, 2013):
+    for idle in (pg.IdleSessionTimeout("x"), pg.IdleInTransactionSessionTimeout("x"), pg.ReadOnlySqlTransaction("x")):
+        assert POSTGRES.is_rolled_back(wrapped(idle))
+    for number in (1180, 1836, 3101, 4031):
+        assert MYSQL.is_rolled_back(wrapped(my.OperationalError(number, "x")))
+    assert MYSQL.is_rolled_back(wrapped(my.OperationalError(1290, "running with the --super-read-only option")))
+    for number in (1205, 1290, 2006, 2013):
         assert not MYSQL.is_rolled_back(wrapped(my.OperationalError(number, "x")))
 
 

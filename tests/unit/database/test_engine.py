@@ -309,6 +309,50 @@ def test_a_database_nobody_uses_any_more_lets_go_of_its_file(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["x.db"]
 
 
+@pytest.mark.parametrize("option", ["many", "-1", "1.5"])
+def test_a_threshold_of_prepared_statements_that_is_no_number(option: str) -> None:
+    with pytest.raises(BadSetting, match=r"prepare_threshold is .*expected a number of executions.*or None"):
+        open_database(f"postgresql://me:geheim@127.0.0.1/x?prepare_threshold={option}")
+
+
+@pytest.mark.parametrize("option", ["None", "none", "0", "5", ""])
+def test_a_threshold_of_prepared_statements(option: str) -> None:
+    open_database(f"postgresql://127.0.0.1/x?prepare_threshold={option}").close()
+
+
+def test_an_option_that_the_driver_does_not_know() -> None:
+    database = open_database("mysql://me:geheim@127.0.0.1:1/x?nonsense=1")
+    with (
+        pytest.raises(BadSetting, match=r"does not accept an option of the URL: .*'nonsense'") as refused,
+        database.read(),
+    ):
+        pytest.fail("the body must not run")
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_log_in_that_needs_rsa_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError(
+            "'cryptography' package is required for sha256_password or caching_sha2_password auth methods"
+        )
+
+    monkeypatch.setattr("pymysql.connect", refuse)
+    with (
+        pytest.raises(
+            NotSupported, match=r"'cryptography' package is required.*hive-compactor\[mysql\].*or connect with TLS"
+        ),
+        open_database("mysql://me@127.0.0.1:1/x").read(),
+    ):
+        pytest.fail("the body must not run")
+
+
+@pytest.mark.parametrize("url", ["jdbc:postgresql://h/x?user=me&password=geheim", " JDBC:mysql://h/x"])
+def test_a_url_of_java_is_refused_with_the_right_form(url: str) -> None:
+    with pytest.raises(BadSetting, match=r"one of Java's.*expected postgresql\+psycopg://user") as refused:
+        open_database(url)
+    assert "geheim" not in str(refused.value)
+
+
 def test_a_malformed_url_is_never_repeated() -> None:
     with pytest.raises(BadSetting) as refused:
         open_database("me:geheim@host")
