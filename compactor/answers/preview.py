@@ -18,7 +18,7 @@ from compactor.insight.estimates import Estimate, EstimatedWork, estimator_of, r
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.output_format import fit_to_zones, output_types
 from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions, fit_to_class, in_order, target_tail
-from compactor.rewrite.insert_only.rewrite_unit import preview_figures
+from compactor.rewrite.insert_only.rewrite_insert_only import preview_figures
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files

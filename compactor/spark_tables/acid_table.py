@@ -25,7 +25,7 @@ from compactor.spark_tables.clauses import (
 )
 from compactor.spark_tables.data_source import HiveAcid
 from compactor.spark_tables.data_source_options import CHANGE, WITHIN, collect_sources
-from compactor.spark_tables.keeper_messages import BeginChange, BegunChange, CountChange, MetastorePlace
+from compactor.spark_tables.keeper_requests import BeginChange, BegunChange, CountChange, MetastorePlace
 from compactor.spark_tables.keeper_sources import parse_begun_change, parse_counts
 from compactor.spark_tables.merge_scan_filter import build_key_filter
 from compactor.spark_tables.program_session import activate, is_remote

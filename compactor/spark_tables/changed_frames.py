@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from compactor.base.errors import NotFound
 from compactor.spark_tables.clauses import Clause, Expression, is_plain, map_by_column, name_columns
-from compactor.spark_tables.keeper_messages import BegunChange
+from compactor.spark_tables.keeper_requests import BegunChange
 from compactor.spark_tables.pushdown import quote_name
 from compactor.tables.schema import ROW_ID
 from compactor.tables.writing.row_change import CLAUSE, EXACT, FILE, KIND, RowChangeKind, value_column, value_columns

@@ -12,7 +12,6 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from compactor.base.errors import Refused
-from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.data_source_options import (
     add_source,
     collect_sources,
@@ -23,7 +22,8 @@ from compactor.spark_tables.data_source_options import (
     parse_stream_request,
     parse_write_request,
 )
-from compactor.spark_tables.keeper_messages import BeginWrite, BegunInserts, ChangeWork, PlannedScan, Release
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_requests import BeginWrite, BegunInserts, ChangeWork, PlannedScan, Release
 from compactor.spark_tables.reader import Reader, StreamReader, scan_schema
 from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.spark_tables.writer import ChangeWriter, InsertsWriter, StreamWriter, Writer

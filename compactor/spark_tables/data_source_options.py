@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pyspark.sql.types import StructField, StructType
 
 from compactor.base.errors import BadSetting
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.keeper_requests import (
     BeginInserts,
     BeginWrite,
     Creation,

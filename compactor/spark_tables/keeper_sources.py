@@ -13,9 +13,9 @@ from typing import Any, ClassVar, TypeAlias
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.data_source_options import parse_place, parse_sources
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_requests import (
     AbortChange,
     Active,
     BeginChange,

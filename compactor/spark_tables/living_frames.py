@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compactor.spark_tables.data_source_options import SOURCES_KEY, parse_sources
-from compactor.spark_tables.keeper_messages import Active
+from compactor.spark_tables.keeper_requests import Active
 from compactor.spark_tables.keeper_sources import HiveAcidSnapshot
 from compactor.spark_tables.program_session import is_remote, read_answer
 from compactor.spark_tables.statement_control import ask_keeper

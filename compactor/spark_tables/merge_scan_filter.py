@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-    from compactor.spark_tables.keeper_messages import BegunChange
+    from compactor.spark_tables.keeper_requests import BegunChange
 
 MOST_KEYS = 100_000  #: with more keys, evaluating the filter takes longer than it saves
 LONGEST_KEY = 100  #: characters

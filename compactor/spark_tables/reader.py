@@ -15,10 +15,10 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.types import StructType
 
 from compactor.base.errors import Refused
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.data_source_options import StreamOptions
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_requests import (
     CheckSnapshot,
     Hold,
     LatestCommits,
@@ -144,7 +144,7 @@ def read_tasks(scan: PlannedScan, tasks: Iterable[ScanTask]) -> Iterator[pa.Reco
         SnapshotExpired: a file is gone.
     """
     from compactor.storage.stores import open_stores  # as in ``writer.stage``
-    from compactor.tables.reading.task_reader import read_task
+    from compactor.tables.reading.scan_task_reader import read_task
 
     storage, schema = open_stores(scan.stores), scan_schema(scan)
     for task in tasks:

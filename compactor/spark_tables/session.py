@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from compactor.spark_tables.data_source import HiveAcid
-from compactor.spark_tables.keeper_messages import ForgetStream, MetastorePlace
+from compactor.spark_tables.keeper_requests import ForgetStream, MetastorePlace
 from compactor.spark_tables.keeper_sources import HiveAcidChange, HiveAcidSnapshot
 from compactor.spark_tables.living_frames import frame_watch
 from compactor.spark_tables.program_session import activate, read_answer

@@ -34,7 +34,7 @@ from compactor.spark_tables.data_source_options import (
     format_creation,
     format_sources,
 )
-from compactor.spark_tables.keeper_messages import BeginStatement, Creation, MetastorePlace, ReadersOf
+from compactor.spark_tables.keeper_requests import BeginStatement, Creation, MetastorePlace, ReadersOf
 from compactor.spark_tables.living_frames import copy_session, frame_watch
 from compactor.spark_tables.pushdown import quote_name
 from compactor.spark_tables.session import open_snapshot, register

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from compactor.base import errors
-from compactor.spark_tables.keeper_messages import AbortChange, Renew
+from compactor.spark_tables.keeper_requests import AbortChange, Renew
 from compactor.spark_tables.keeper_sources import HiveAcidChange, KeeperRequest, request_to_options
 from compactor.spark_tables.program_session import read_answer
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_requests import (
     AbortChange,
     AbortStream,
     AbortWrite,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.keeper_messages import Release
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_requests import Release
 from tests.support.beside import TRANSACTIONAL, Beside
 from tests.support.spark_sessions import local_session, pid_of
 

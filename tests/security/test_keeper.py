@@ -15,15 +15,15 @@ from types import NoneType
 import pytest
 
 from compactor.base.errors import ForeignProcess, SnapshotExpired, UnsafeDirectory
-from compactor.spark_tables import folder as folders
-from compactor.spark_tables.application import Process, find_process
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.folder import RUNTIME, Folder
+from compactor.spark_tables import keeper_folder as folders
+from compactor.spark_tables.driver_jvm import Process, find_process
 from compactor.spark_tables.keeper.dispatch import Dispatcher
 from compactor.spark_tables.keeper.server import KeeperServer
-from compactor.spark_tables.keeper_messages import Active, CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Taken
-from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.wire import accept, connect, listen
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_folder import RUNTIME, Folder
+from compactor.spark_tables.keeper_requests import Active, CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Taken
+from compactor.spark_tables.local_socket import accept, connect, listen
+from compactor.spark_tables.message_bytes import decode, encode
 from tests.support import second_user
 
 pytestmark = pytest.mark.skipif(not second_user.may_act(), reason="needs root, or sudo without a password")

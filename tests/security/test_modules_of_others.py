@@ -22,10 +22,10 @@ _KEEPER = """
 import os, sys
 from pathlib import Path
 from compactor.base.errors import CompactorError
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper_messages import LatestCommits, MetastorePlace
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import LatestCommits, MetastorePlace
 application = find_process(os.getpid())
 try:
     Keeper(application, Folder(application, Path(sys.argv[1]))).ask(

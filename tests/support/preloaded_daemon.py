@@ -12,7 +12,7 @@ from pyspark.daemon import manager
 from compactor.spark_tables import data_source, reader, writer  # noqa: F401
 from compactor.storage import stores  # noqa: F401
 from compactor.tables import time_forms  # noqa: F401
-from compactor.tables.reading import task_reader  # noqa: F401
+from compactor.tables.reading import scan_task_reader  # noqa: F401
 from compactor.tables.writing import part_files  # noqa: F401
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ ELSEWHERE: dict[str, str] = {
     "spark_tables/changed_frames.py": "integration/tables_for_spark/test_changing.py",
     "spark_tables/data_source.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/keeper/__main__.py": "integration/tables_for_spark/test_keeper.py",
-    "spark_tables/keeper_messages.py": "integration/tables_for_spark/test_keeper.py",
+    "spark_tables/keeper_requests.py": "integration/tables_for_spark/test_keeper.py",
     "spark_tables/session.py": "integration/tables_for_spark/test_reading.py",
     "spark_tables/sql_run.py": "integration/tables_for_spark/test_sql.py",
     "spark_tables/writer.py": "integration/tables_for_spark/test_writing.py",

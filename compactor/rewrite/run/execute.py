@@ -20,10 +20,10 @@ from compactor.base.errors import CompactorError, StorageError, UnforeseenKeys, 
 from compactor.base.steps import Step, reach
 from compactor.orc.io.look_ahead import look_ahead
 from compactor.rewrite.full_acid.rebalance import rewrite_rebalanced
-from compactor.rewrite.full_acid.rewrite_unit import rewrite_full_acid, rewrite_hive2
+from compactor.rewrite.full_acid.rewrite_full_acid import rewrite_full_acid, rewrite_hive2
 from compactor.rewrite.full_acid.split import AssembleTask, EncodeTask, EncodeTaskResult, SplitUnit
 from compactor.rewrite.full_acid.split_tasks import HandOver, run_assemble_task, run_encode_task
-from compactor.rewrite.insert_only.rewrite_unit import rewrite_insert_only
+from compactor.rewrite.insert_only.rewrite_insert_only import rewrite_insert_only
 from compactor.rewrite.plan.unit import Output, Unit, UnitResult
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.rewrite.run.failure import Failure

@@ -10,11 +10,11 @@ import os
 import sys
 from pathlib import Path
 
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.driver_jvm import find_process
 from compactor.spark_tables.keeper.dispatch import Dispatcher
 from compactor.spark_tables.keeper.server import KeeperServer
-from compactor.spark_tables.wire import listen
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.local_socket import listen
 
 log = logging.getLogger("compactor.spark_tables.keeper")
 

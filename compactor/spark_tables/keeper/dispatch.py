@@ -13,12 +13,12 @@ from typing import Any, Self
 from compactor.base.errors import CompactorError, SnapshotExpired
 from compactor.site.deployment import open_deployment
 from compactor.site.site import Site
-from compactor.spark_tables.application import Process
+from compactor.spark_tables.driver_jvm import Process
 from compactor.spark_tables.keeper.held_changes import HeldChanges, HeldStatements
 from compactor.spark_tables.keeper.held_transaction import HeldTransaction
 from compactor.spark_tables.keeper.held_writes import HeldInserts, HeldWrites, load_writable_table
 from compactor.spark_tables.keeper.scans import latest_commits, plan_for_spark
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.keeper_requests import (
     AbortChange,
     AbortStream,
     AbortWrite,

@@ -15,7 +15,7 @@ from compactor.site.site import Site
 from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction
 from compactor.spark_tables.keeper.held_writes import load_distinct_tables, lock_for_inserts
 from compactor.spark_tables.keeper.scans import must_have_been_seen
-from compactor.spark_tables.keeper_messages import BeginChange, BeginStatement, BegunChange, ChangeWork
+from compactor.spark_tables.keeper_requests import BeginChange, BeginStatement, BegunChange, ChangeWork
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.writing.append import must_be_writable

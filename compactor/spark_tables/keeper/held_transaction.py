@@ -12,8 +12,8 @@ from typing import Generic, Protocol, TypeVar
 from compactor.base.errors import CompactorError, NotFound, SnapshotExpired, TransactionAborted
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
-from compactor.spark_tables.application import Process
-from compactor.spark_tables.keeper_messages import Hold
+from compactor.spark_tables.driver_jvm import Process
+from compactor.spark_tables.keeper_requests import Hold
 from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.transaction_block import give_up, transaction

@@ -16,7 +16,7 @@ from compactor.site.mode import must_write
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.held_transaction import HeldByName, HeldTransaction
 from compactor.spark_tables.keeper.scans import must_have_been_seen
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.keeper_requests import (
     AbortStream,
     BeginInserts,
     BeginWrite,

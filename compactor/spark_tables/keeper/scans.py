@@ -24,7 +24,7 @@ from compactor.rows.inputs import Input
 from compactor.site.site import Site
 from compactor.site.threads import SideBySide
 from compactor.spark_tables.keeper.held_transaction import HeldTransaction
-from compactor.spark_tables.keeper_messages import BeginChange, BeginWrite, PlannedScan, PlanScan, SeenCommits
+from compactor.spark_tables.keeper_requests import BeginChange, BeginWrite, PlannedScan, PlanScan, SeenCommits
 from compactor.statements.tokens import tokenize
 from compactor.storage.protocol import Storage
 from compactor.tables.filters.binding import bind

@@ -15,12 +15,12 @@ from typing import Any, get_args
 
 from compactor.base.errors import BadMessage, CompactorError, Unforeseen
 from compactor.rewrite.run.failure import Failure
-from compactor.spark_tables.application import Process
-from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.driver_jvm import Process
 from compactor.spark_tables.keeper.dispatch import Dispatcher
-from compactor.spark_tables.keeper_messages import Request, Taken
-from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.wire import SEND_WITHIN_S, KeeperConnection, accept
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import Request, Taken
+from compactor.spark_tables.local_socket import SEND_WITHIN_S, KeeperConnection, accept
+from compactor.spark_tables.message_bytes import decode, encode
 
 log = logging.getLogger(__name__)
 IDLE_S = 60.0  #: how long a keeper without transactions waits for the next request

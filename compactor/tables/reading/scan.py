@@ -20,8 +20,8 @@ from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.state.read_counts import Read
 from compactor.tables.reading.scan_planning import ScanRequest, partitions_to_read, plan_scan
+from compactor.tables.reading.scan_task_reader import read_task
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
-from compactor.tables.reading.task_reader import read_task
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.transactions.transaction import Transaction
 from compactor.tables.transactions.transaction_block import transaction

@@ -23,8 +23,8 @@ from compactor.site.site import Site
 from compactor.statements import parsed_actions
 from compactor.statements.parsed_actions import Statement
 from compactor.tables.reading.scan_planning import find_default_zone
+from compactor.tables.reading.scan_task_reader import read_task
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
-from compactor.tables.reading.task_reader import read_task
 from compactor.tables.schema import IN_PARTS, arrow_schema, select
 from compactor.tables.sql.named_partitions import key_values
 from compactor.tables.sql.sql_session import Answer, Session, build_result, format_count

@@ -31,8 +31,8 @@ from compactor.tables.filters.expressions import ColumnName, Comparison, Literal
 from compactor.tables.filters.partition_constants import char_length
 from compactor.tables.reading.scan import THREADS, Scan
 from compactor.tables.reading.scan_planning import ScanRequest, partitions_to_read, plan_scan
+from compactor.tables.reading.scan_task_reader import read_task
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
-from compactor.tables.reading.task_reader import read_task
 from compactor.tables.schema import IN_PARTS, PARTS, ROW_ID, column_type
 from compactor.tables.time_forms import to_encodable
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement

@@ -14,10 +14,10 @@ import pytest
 from compactor.acid import txn_states
 from compactor.base.errors import NotSupported
 from compactor.site.site import Site
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper_messages import MetastorePlace
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import MetastorePlace
 from compactor.tables import Store
 from tests.support.passes import every_role, time_out_all
 from tests.support.patience import until

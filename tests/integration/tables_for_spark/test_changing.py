@@ -14,8 +14,8 @@ import pytest
 
 from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.spark_tables import AcidTable, Changed, merge_scan_filter, register, sql
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_folder import Folder
 from compactor.tables import Store
 from compactor.tables.schema import PARTS
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pytest
 
 from compactor.spark_tables import AcidTable, Changed
-from compactor.spark_tables.application import find_driver, find_process
-from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.driver_jvm import find_driver, find_process
+from compactor.spark_tables.keeper_folder import Folder
 from compactor.tables import Store
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of
 from tests.support.patience import PATIENCE, until

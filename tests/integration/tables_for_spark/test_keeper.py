@@ -19,9 +19,9 @@ import pytest
 from compactor.base.errors import NotFound, SnapshotExpired, StorageError
 from compactor.rewrite.run.failure import Failure
 from compactor.site.site import Site
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import (
     CheckSnapshot,
     MetastorePlace,
     OpenSnapshot,
@@ -30,10 +30,10 @@ from compactor.spark_tables.keeper_messages import (
     Release,
     Taken,
 )
-from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.wire import LONGEST, connect
+from compactor.spark_tables.local_socket import LONGEST, connect
+from compactor.spark_tables.message_bytes import decode, encode
 from compactor.tables import Store
-from compactor.tables.reading.task_reader import read_task
+from compactor.tables.reading.scan_task_reader import read_task
 from tests.integration.tables_for_spark.conftest import keeper_of
 from tests.support.patience import until
 from tests.support.sizes import sized
@@ -177,7 +177,7 @@ def test_a_snapshot_that_is_too_old_is_let_go(
 def test_a_keeper_that_cannot_start_says_where_its_log_is(
     keeper: Keeper, place: MetastorePlace, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compactor.spark_tables.client._ENTRY", "compactor.spark_tables.nothing")
+    monkeypatch.setattr("compactor.spark_tables.keeper_client._ENTRY", "compactor.spark_tables.nothing")
     with pytest.raises(StorageError, match=str(folder.log)):
         keeper.ask(PlanScan(place=place, table="db.t"))
     folder.log.unlink()

@@ -15,10 +15,10 @@ import pytest
 from compactor.base.errors import CommitUnknown, NotFound, NotSupported, Refused, TransactionAborted, WriteConflict
 from compactor.base.steps import WriteStep
 from compactor.site.site import Site
-from compactor.spark_tables import client
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables import keeper_client
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import (
     AbortChange,
     BeginChange,
     BegunChange,
@@ -240,8 +240,8 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     store.create_table("db.parts", {"i": "bigint", "p": "int"}, partitioned_by=["p"]).append(
         pa.table({"i": [1, 2, 3], "p": [1, 2, 2]})
     )
-    environment: Mapping[str, str] = {**client._keeper_environment(), "COMPACTOR_DIE_AT": step.name}
-    monkeypatch.setattr(client, "_keeper_environment", lambda: environment)
+    environment: Mapping[str, str] = {**keeper_client._keeper_environment(), "COMPACTOR_DIE_AT": step.name}
+    monkeypatch.setattr(keeper_client, "_keeper_environment", lambda: environment)
     name = "parts" if is_partitioned else "t"
     change = begun(keeper, place, f"db.{name}", **EVERYTHING)
     parts = staged(keeper, deployment, place, change.change, f"db.{name}")

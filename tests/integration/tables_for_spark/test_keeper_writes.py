@@ -17,10 +17,10 @@ import pytest
 from compactor.base.errors import CommitUnknown, LockNotGranted, NotSupported, Refused, TransactionAborted
 from compactor.base.steps import WriteStep
 from compactor.site.site import Site
-from compactor.spark_tables import client
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables import keeper_client
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import (
     AbortWrite,
     BeginWrite,
     BegunWrite,
@@ -198,8 +198,8 @@ def test_a_keeper_that_dies_anywhere_in_a_commit_shows_all_or_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store.create_table("db.parts", {"i": "bigint", "p": "int"}, partitioned_by=["p"])
-    environment: Mapping[str, str] = {**client._keeper_environment(), "COMPACTOR_DIE_AT": step.name}
-    monkeypatch.setattr(client, "_keeper_environment", lambda: environment)
+    environment: Mapping[str, str] = {**keeper_client._keeper_environment(), "COMPACTOR_DIE_AT": step.name}
+    monkeypatch.setattr(keeper_client, "_keeper_environment", lambda: environment)
     name, before, more = ("parts", [], {"p": [1]}) if is_partitioned else ("t", [1, 2, 3], {})
     write = begun(keeper, place, f"db.{name}")
     parts = (*staged(write, deployment, 4, **more), *staged(write, deployment, 5, writer=1, **more))

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from compactor.spark_tables import AcidTable, snapshot, sql
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_folder import Folder
 from compactor.tables import Store
 from tests.integration.tables_for_spark.conftest import keeper_of
 from tests.support.patience import until

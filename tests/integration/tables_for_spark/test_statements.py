@@ -18,8 +18,8 @@ from compactor.metastore.locks.lock_rows import LockState
 from compactor.site.site import Site
 from compactor.spark_tables import AcidTable, snapshot, sql
 from compactor.spark_tables.acid_table import Merge
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_folder import Folder
 from compactor.tables import Store
 from compactor.tables.sql.run_statements import check_text
 from compactor.tables.sql.run_statements import run as run_statements

@@ -14,10 +14,10 @@ import pytest
 from compactor.base.errors import CommitUnknown, Refused, TransactionAborted
 from compactor.site.site import Site
 from compactor.spark_tables import forget_stream
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper_messages import AbortStream, BeginWrite, CommitWrite, MetastorePlace
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import AbortStream, BeginWrite, CommitWrite, MetastorePlace
 from compactor.storage.stores import open_stores
 from compactor.tables import Store
 from compactor.tables.writing.part_files import write_part

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_folder import Folder
 from compactor.tables import Store
 from tests.integration.tables_for_spark.conftest import hidden, keeper_of, rows_of
 from tests.support.patience import until
@@ -132,7 +132,7 @@ def test_rows_of_a_lost_executor_are_written_by_another(
     def killing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        from compactor.spark_tables.application import find_driver
+        from compactor.spark_tables.driver_jvm import find_driver
 
         yield from batches
         task = TaskContext.get()

@@ -15,7 +15,7 @@ from compactor.spark_tables.data_source_options import (
     parse_stream_request,
     parse_write_request,
 )
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.keeper_requests import (
     BeginWrite,
     Creation,
     FrameSource,

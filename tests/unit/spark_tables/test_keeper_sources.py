@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.spark_tables.keeper_messages import AbortChange, BeginChange, BegunChange, CountChange, MetastorePlace
+from compactor.spark_tables.keeper_requests import AbortChange, BeginChange, BegunChange, CountChange, MetastorePlace
 from compactor.spark_tables.keeper_sources import (
     answer_to_json,
     parse_begun_change,

@@ -17,10 +17,10 @@ from pyspark.sql import datasource as ds
 from compactor.acid import txn_states
 from compactor.base.errors import BadSetting, Refused
 from compactor.site.site import Site
-from compactor.spark_tables.client import Keeper
 from compactor.spark_tables.data_source_options import parse_stream_options
 from compactor.spark_tables.keeper.dispatch import Dispatcher
-from compactor.spark_tables.keeper_messages import Hold, LatestCommits, PlannedScan, SeenCommits
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_requests import Hold, LatestCommits, PlannedScan, SeenCommits
 from compactor.spark_tables.reader import BatchPortion, Reader, ReadPortion, StreamReader, scan_schema
 from compactor.spark_tables.spark_types import to_spark_schema
 from compactor.tables import Store, Table

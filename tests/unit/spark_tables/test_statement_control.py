@@ -6,7 +6,7 @@ from compactor.base.errors import NotConforming, Refused, WriteConflict
 from compactor.spark_tables.statement_control import find_own_error
 
 TRACE = """[PYTHON_DATA_SOURCE_ERROR] Failed to commit: Traceback (most recent call last):
-  File "compactor/spark_tables/client.py", line 1, in ask
+  File "compactor/spark_tables/keeper_client.py", line 1, in ask
 compactor.base.errors.LostClaim: the first one of a chain
 
 During handling of the above exception, another exception occurred:

@@ -213,8 +213,8 @@ def test_every_encoding_is_verified(
 
     assert execute(unit).outputs[0].rows == 470
     monkeypatch.setattr("compactor.rewrite.full_acid.concatenate.reencode", broken(reencode))
-    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.reencode", broken(reencode))
-    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.merge_runs", broken(merge_runs))
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_full_acid.reencode", broken(reencode))
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_full_acid.merge_runs", broken(merge_runs))
     with pytest.raises(VerificationFailed, match="the rows read have the checksum"):
         execute(unit)
     if is_sorted:
@@ -286,7 +286,7 @@ def test_kept_delete_events_that_differ_from_those_read(
     unit = minor_with_events(tmp_path)
     rows, events = execute(unit).outputs
     assert (rows.rows, events.rows) == (3, 3)
-    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.write_events", broken)
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_full_acid.write_events", broken)
     with pytest.raises(
         VerificationFailed, match=r"rows in 1 stripes, expected 3|the delete events to be kept|not in the order"
     ):

@@ -52,7 +52,7 @@ def test_a_lack_of_memory_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
     def exhausted(*_: Any, **__: Any) -> Any:
         raise error
 
-    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.open_files", exhausted)
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_full_acid.open_files", exhausted)
     failed = attempt_task(made)
     assert isinstance(failed, Failure)
     assert failed.kind == "CompactorError"
@@ -74,7 +74,7 @@ def test_an_unforeseen_error_fails_its_task_only(
             raise ZeroDivisionError("a bug")
         return open_files(location, *rest, **options)
 
-    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.open_files", stumble)
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_full_acid.open_files", stumble)
     failed, done = attempt_tasks(units)
     assert isinstance(failed, Failure)
     assert failed.kind == "Unforeseen"
@@ -170,7 +170,7 @@ def test_a_task_without_memory_is_tried_again_with_nothing_beside_it(
             raise MemoryError
         return open_files(location, *rest, **options)
 
-    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.open_files", exhausted)
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_full_acid.open_files", exhausted)
     results = attempt_tasks(units[:1] if alone else units)
     assert [isinstance(result, UnitResult) for result in results] == ([False] if alone else [True, True])
     assert tries == (["a"] if alone else ["a", "b", "a"])

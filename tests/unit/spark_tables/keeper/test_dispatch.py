@@ -15,11 +15,11 @@ from compactor.acid import txn_states
 from compactor.base.errors import Refused, TransactionAborted
 from compactor.metastore.locks.lock_rows import LockState
 from compactor.site.site import Site
-from compactor.spark_tables.application import find_process
+from compactor.spark_tables.driver_jvm import find_process
 from compactor.spark_tables.keeper import dispatch
 from compactor.spark_tables.keeper.dispatch import Dispatcher
 from compactor.spark_tables.keeper.held_changes import SILENT_S, HeldStatements
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.keeper_requests import (
     Active,
     BeginStatement,
     MetastorePlace,

@@ -10,7 +10,7 @@ from compactor.acid import txn_states
 from compactor.base.errors import TransactionAborted
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.held_changes import SILENT_S, HeldChanges
-from compactor.spark_tables.keeper_messages import BeginChange, MetastorePlace
+from compactor.spark_tables.keeper_requests import BeginChange, MetastorePlace
 from compactor.tables import Store
 
 

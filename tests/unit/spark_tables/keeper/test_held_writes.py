@@ -10,7 +10,7 @@ import pytest
 from compactor.base.errors import NotFound, Refused, TransactionAborted
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.held_writes import HeldInserts
-from compactor.spark_tables.keeper_messages import BeginInserts, BegunInserts, CommitInserts, MetastorePlace
+from compactor.spark_tables.keeper_requests import BeginInserts, BegunInserts, CommitInserts, MetastorePlace
 from compactor.tables.store import Store
 from compactor.tables.writing.part_files import write_part
 

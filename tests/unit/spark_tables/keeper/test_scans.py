@@ -18,10 +18,10 @@ from compactor.requests.request import RebalanceOptions, request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.spark_tables.keeper.scans import add_versions, keep_alike_conditions, latest_commits, write_ids_between
-from compactor.spark_tables.keeper_messages import SeenCommits
+from compactor.spark_tables.keeper_requests import SeenCommits
 from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
+from compactor.tables.reading.scan_task_reader import read_task
 from compactor.tables.reading.scan_tasks import NOTHING
-from compactor.tables.reading.task_reader import read_task
 from compactor.tables.store import Store, named_table
 from compactor.tables.table import Table as OpenTable
 from compactor.tables.transactions.transaction_block import transaction

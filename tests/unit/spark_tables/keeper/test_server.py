@@ -13,13 +13,13 @@ import pytest
 
 from compactor.base.errors import NotFound
 from compactor.rewrite.run.failure import Failure
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.folder import Folder
+from compactor.spark_tables.driver_jvm import find_process
 from compactor.spark_tables.keeper.dispatch import Dispatcher
 from compactor.spark_tables.keeper.server import KeeperServer
-from compactor.spark_tables.keeper_messages import CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Release, Taken
-from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.wire import connect, listen
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import CheckSnapshot, Hold, MetastorePlace, OpenSnapshot, Release, Taken
+from compactor.spark_tables.local_socket import connect, listen
+from compactor.spark_tables.message_bytes import decode, encode
 
 ERRORS: dict[str, Exception] = {"missing": NotFound("no table"), "odd": ValueError("odd")}
 

@@ -21,8 +21,8 @@ from compactor.site.site import Site, own_state
 from compactor.state.read_counts import Read, Reads
 from compactor.tables import Store as TablesStore
 from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
+from compactor.tables.reading.scan_task_reader import read_task
 from compactor.tables.reading.scan_tasks import ScanPlan
-from compactor.tables.reading.task_reader import read_task
 from compactor.tables.store import Store
 from compactor.tables.table import Table
 from compactor.tables.transactions.transaction import Transaction, WriteOperation

@@ -17,10 +17,10 @@ from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
 from compactor.site.site import Site
 from compactor.tables import Store, Table
-from compactor.tables.reading import task_reader
+from compactor.tables.reading import scan_task_reader
 from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
+from compactor.tables.reading.scan_task_reader import read_task
 from compactor.tables.reading.scan_tasks import NOTHING, ScanPlan, ScanTask, keep_later_rows, make_portions, split_task
-from compactor.tables.reading.task_reader import read_task
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.worker.under_way import Options
@@ -108,8 +108,8 @@ def test_stripes_without_anything_later_are_not_decoded(
     plan = planned(site, first, now(site))
     [task] = plan.tasks
     looked = []
-    choose = task_reader.choose_action
-    monkeypatch.setattr(task_reader, "choose_action", lambda *given: looked.append(given[1]) or choose(*given))
+    choose = scan_task_reader.choose_action
+    monkeypatch.setattr(scan_task_reader, "choose_action", lambda *given: looked.append(given[1]) or choose(*given))
     assert [row for rows in read_task(plan, task, site.storage) for row in rows.to_pylist()] == [{"i": 3}]
     assert looked == [1]
 

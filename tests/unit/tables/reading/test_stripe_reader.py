@@ -13,7 +13,7 @@ from compactor.orc.codecs.arrow_types import ArrowType
 from compactor.orc.codecs.pyorc_codec import TIMESTAMP
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.site.site import Site
-from compactor.tables.reading import task_reader
+from compactor.tables.reading import scan_task_reader
 from compactor.tables.reading.stripe_reader import Fit, convert
 from compactor.tables.schema import PARTS
 from compactor.tables.store import Store
@@ -60,7 +60,7 @@ def test_a_filter_that_is_pushed_down_shows_what_the_slow_model_shows(made: Any,
 
 @pytest.mark.parametrize("few", [1, 10**9])
 def test_row_groups_alone_and_whole_stripes_show_the_same(made: Any, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_reader, "FEW", few)
+    monkeypatch.setattr(scan_task_reader, "FEW", few)
     found = made.scan("i between 300 and 340 or s = 'key 0017'", row_ids=True, timestamps="parts").to_arrow()
     kept = [
         row for row in [*ROWS, *OLDER] if (row["i"] is not None and 300 <= row["i"] <= 340) or row["s"] == "key 0017"

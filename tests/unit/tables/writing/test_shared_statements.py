@@ -16,7 +16,7 @@ from compactor.locking.lock_types import LockType
 from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
-from compactor.tables.reading.task_reader import read_task
+from compactor.tables.reading.scan_task_reader import read_task
 from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.store import named_table
 from compactor.tables.table import Table

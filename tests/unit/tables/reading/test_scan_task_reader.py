@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compactor.tables.reading.task_reader import Job, in_order
+from compactor.tables.reading.scan_task_reader import Job, in_order
 
 
 def counting(first: int, count: int) -> Job[int]:

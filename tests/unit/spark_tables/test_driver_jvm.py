@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import NotSupported
-from compactor.spark_tables.application import Process, find_driver, find_process
+from compactor.spark_tables.driver_jvm import Process, find_driver, find_process
 
 
 def test_a_process_is_itself_and_not_a_later_one_of_its_id() -> None:
@@ -38,7 +38,7 @@ def test_without_a_jvm_there_is_no_driver() -> None:
 def test_the_driver_is_the_nearest_jvm_above(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.symlink_to("/bin/sh")
-    code = "from compactor.spark_tables.application import find_driver; print(find_driver().pid)"
+    code = "from compactor.spark_tables.driver_jvm import find_driver; print(find_driver().pid)"
     with subprocess.Popen(
         [java, "-c", f"'{sys.executable}' -c '{code}'; exit 0"], stdout=subprocess.PIPE, text=True
     ) as started:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import UnsafeDirectory
-from compactor.spark_tables import folder as folders
-from compactor.spark_tables.application import Process, find_process
-from compactor.spark_tables.folder import RUNTIME, Folder, check_private, find_root
+from compactor.spark_tables import keeper_folder as folders
+from compactor.spark_tables.driver_jvm import Process, find_process
+from compactor.spark_tables.keeper_folder import RUNTIME, Folder, check_private, find_root
 
 GONE = Process(pid=2**22 + 1, started=1)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import BadMessage, ForeignProcess
-from compactor.spark_tables import wire
-from compactor.spark_tables.wire import KeeperConnection, accept, connect, listen
+from compactor.spark_tables import local_socket
+from compactor.spark_tables.local_socket import KeeperConnection, accept, connect, listen
 
 
 def test_messages_of_any_length_go_there_and_back(tmp_path: Path) -> None:
@@ -55,21 +55,21 @@ def test_a_socket_that_nobody_listens_at_is_replaced(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("length", [wire.LONGEST + 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("length", [local_socket.LONGEST + 1, 2**63, 2**64 - 1])
 def test_a_message_that_is_too_long_is_refused_before_it_is_read(length: int) -> None:
     here, there = socket.socketpair()
     with here, KeeperConnection(there) as connection:
         here.sendall(struct.pack("!Q", length))
-        with pytest.raises(BadMessage, match=f"{length} bytes; at most {wire.LONGEST}"):
+        with pytest.raises(BadMessage, match=f"{length} bytes; at most {local_socket.LONGEST}"):
             connection.receive()
 
 
 def test_a_message_that_breaks_off_takes_no_more_memory_than_has_come() -> None:
     here, there = socket.socketpair()
     with KeeperConnection(there) as connection:
-        here.sendall(struct.pack("!Q", wire.LONGEST) + b"abc")
+        here.sendall(struct.pack("!Q", local_socket.LONGEST) + b"abc")
         here.close()
-        with pytest.raises(EOFError, match=f"3 of {wire.LONGEST} bytes"):
+        with pytest.raises(EOFError, match=f"3 of {local_socket.LONGEST} bytes"):
             connection.receive()
 
 

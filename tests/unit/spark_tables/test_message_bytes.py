@@ -24,9 +24,9 @@ from compactor.base.ids import WriteId
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.failure import Failure
 from compactor.rows.inputs import Input
-from compactor.spark_tables import message_format
-from compactor.spark_tables.application import Process
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables import message_bytes
+from compactor.spark_tables.driver_jvm import Process
+from compactor.spark_tables.keeper_requests import (
     ANSWERS,
     BeginWrite,
     CheckSnapshot,
@@ -40,7 +40,7 @@ from compactor.spark_tables.keeper_messages import (
     SeenCommits,
     Taken,
 )
-from compactor.spark_tables.message_format import KINDS, decode, encode
+from compactor.spark_tables.message_bytes import KINDS, decode, encode
 from compactor.storage.capabilities import KnownBytes, TakenRange, Upload
 from compactor.storage.store_options import StoreOptions
 from compactor.tables.filters import conditions as c
@@ -134,7 +134,7 @@ def test_every_request_has_one_kind_of_answer_and_each_is_on_the_list() -> None:
     assert set(ANSWERS) == set(requests)
     assert set(KINDS.values()) == {*requests, *ANSWERS.values(), Taken, Failure}
     for kind in KINDS.values():
-        message_format._decoder(kind)
+        message_bytes._decoder(kind)
 
 
 def test_requests_are_whole() -> None:
@@ -241,7 +241,7 @@ def test_a_class_of_the_same_name_is_not_the_same() -> None:
 
 
 def test_what_is_too_long_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_format, "LONGEST", 100)
+    monkeypatch.setattr(message_bytes, "LONGEST", 100)
     with pytest.raises(BadMessage, match=r"a message str has 20\d bytes; at most 100 are sent"):
         encode("a" * 200)
 

@@ -1,4 +1,4 @@
-"""The requests to a keeper and its answers: plain values that ``message_format`` encodes."""
+"""The requests to a keeper and its answers: plain values that ``message_bytes`` encodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from compactor.spark_tables.application import Process
+from compactor.spark_tables.driver_jvm import Process
 from compactor.storage.store_options import StoreOptions
 from compactor.tables.reading.scan_tasks import ScanPlan
 from compactor.tables.writing.row_change import Changed

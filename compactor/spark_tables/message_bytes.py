@@ -14,8 +14,8 @@ import pyarrow as pa
 from compactor.acid.write_ids import LaterWriteIdList, ValidWriteIdList
 from compactor.base.errors import BadMessage
 from compactor.rewrite.run.failure import Failure
-from compactor.spark_tables.keeper_messages import ANSWERS, PlannedScan, Request, Taken
-from compactor.spark_tables.wire import LONGEST
+from compactor.spark_tables.keeper_requests import ANSWERS, PlannedScan, Request, Taken
+from compactor.spark_tables.local_socket import LONGEST
 from compactor.tables.filters import conditions as c
 from compactor.tables.filters.expressions import DEEPEST
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask

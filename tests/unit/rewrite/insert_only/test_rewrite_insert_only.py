@@ -14,7 +14,7 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import BadFile
 from compactor.base.ids import WriteId
 from compactor.orc.io.source import BytesSource
-from compactor.rewrite.insert_only.rewrite_unit import copy_whole, preview_figures, rewrite_insert_only
+from compactor.rewrite.insert_only.rewrite_insert_only import copy_whole, preview_figures, rewrite_insert_only
 from compactor.rewrite.plan.unit import FileFormat, Shape, Unit
 from compactor.rows.inputs import Input
 from compactor.rows.remote_source import LOCAL

@@ -143,7 +143,7 @@ def test_tiny_stripes_are_copied_around_one_that_must_be_encoded(
         return reencode(pieces, *given, **how)
 
     monkeypatch.setattr("compactor.rewrite.full_acid.concatenate.reencode", refuses_many)
-    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.reencode", refuses_many)
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_full_acid.reencode", refuses_many)
     made = acid_unit(tmp_path, Shape.MAJOR, rows=names, deletes=["x/bucket_00000"], small=1 << 20)
     result = execute(made)
     (output,) = result.outputs

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from compactor.base.errors import UnsafeDirectory
 from compactor.base.private_files import other_writers
-from compactor.spark_tables.application import Process
+from compactor.spark_tables.driver_jvm import Process
 
 RUNTIME = "XDG_RUNTIME_DIR"
 _SHARED = Path("/tmp")  #: not TMPDIR: all processes of an application have to find the same folder

@@ -17,9 +17,9 @@ from compactor.base.errors import (
 )
 from compactor.launch import driver_processes
 from compactor.rewrite.run.failure import Failure, to_error
-from compactor.spark_tables.application import Process, find_driver
-from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.driver_jvm import Process, find_driver
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import (
     ANSWERS,
     AbortChange,
     AbortStream,
@@ -41,8 +41,8 @@ from compactor.spark_tables.keeper_messages import (
     Taken,
     WriteChange,
 )
-from compactor.spark_tables.message_format import decode, encode
-from compactor.spark_tables.wire import KeeperConnection, connect
+from compactor.spark_tables.local_socket import KeeperConnection, connect
+from compactor.spark_tables.message_bytes import decode, encode
 
 _ENTRY = "compactor.spark_tables.keeper"
 #: Requests that need the keeper that took an earlier request: a new keeper does not have the transaction.

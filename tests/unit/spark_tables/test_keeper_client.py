@@ -12,10 +12,10 @@ import pytest
 
 from compactor.base.errors import BadMessage, CommitUnknown, NotFound, SnapshotExpired, StorageError, TransactionAborted
 from compactor.rewrite.run.failure import Failure
-from compactor.spark_tables.application import find_process
-from compactor.spark_tables.client import Keeper
-from compactor.spark_tables.folder import Folder
-from compactor.spark_tables.keeper_messages import (
+from compactor.spark_tables.driver_jvm import find_process
+from compactor.spark_tables.keeper_client import Keeper
+from compactor.spark_tables.keeper_folder import Folder
+from compactor.spark_tables.keeper_requests import (
     AbortWrite,
     CheckSnapshot,
     CommitWrite,
@@ -25,8 +25,8 @@ from compactor.spark_tables.keeper_messages import (
     Release,
     Taken,
 )
-from compactor.spark_tables.message_format import encode
-from compactor.spark_tables.wire import KeeperConnection, accept, listen
+from compactor.spark_tables.local_socket import KeeperConnection, accept, listen
+from compactor.spark_tables.message_bytes import encode
 
 HOLD = Hold(name="h", txn=7)
 COMMIT = CommitWrite(hold=HOLD, parts=())
