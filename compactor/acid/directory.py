@@ -76,6 +76,17 @@ class AcidDirectory:
         return tuple(d for d in self.deltas if d.delta.max_write_id < limit)
 
     @property
+    def misread(self) -> tuple[str, ...]:
+        """The directories without ACID columns that Hive takes for ACID files in a full ACID table.
+
+        A compaction wrote them while the table was insert-only. Hive's ``MetaDataFile.isRawFormat`` looks into no compacted
+        base, and into no delta of several write IDs.
+        """
+        base = () if self.base is None or self.base.base.visibility_txn_id == 0 else (self.base,)
+        spans = (d for d in self.compactable() if d.delta.min_write_id != d.delta.max_write_id)
+        return tuple(directory.directory for directory in (*base, *spans) if directory.raw)
+
+    @property
     def waiting(self) -> int:
         """The number of directories that a compaction leaves alone.
 

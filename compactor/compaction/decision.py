@@ -36,7 +36,8 @@ class Facts:
     Deltas are those that a compaction may read; ``waiting`` counts the directories that it may not read yet. ``obsolete``
     includes aborted directories that may be removed. ``numbered_attempts`` counts delete deltas with a file such as
     ``bucket_00000_0``, which Trino does not look for (docs/readers.md). ``base_bytes`` is the size of the originals if
-    there is no base. ``oldest_abort_age_ms`` is None without aborts.
+    there is no base. ``oldest_abort_age_ms`` is None without aborts. ``misread`` counts directories that Hive cannot read
+    since the table is no longer insert-only.
     """
 
     base_bytes: int = 0
@@ -56,6 +57,7 @@ class Facts:
     oldest_abort_age_ms: int | None = None
     is_insert_only: bool = False
     minor_supported: bool = True
+    misread: int = 0
     unparsable: tuple[str, ...] = ()
 
     @classmethod
@@ -94,6 +96,7 @@ class Facts:
             oldest_abort_age_ms=oldest_abort_age_ms,
             is_insert_only=is_insert_only,
             minor_supported=minor_supported,
+            misread=0 if is_insert_only else len(directory.misread),
             unparsable=directory.unparsable,
         )
 
@@ -135,6 +138,7 @@ class Decision:
     because: str
     numbers: Mapping[str, int | float] = field(default_factory=_nothing)
     flips: tuple[str, ...] = ()
+    mends: bool = False  #: it is due although nothing was written: Hive cannot read what is there
 
     type: ClassVar[CompactionType | None] = None  #: of the request the decision leads to
 
@@ -192,7 +196,8 @@ def decide(facts: Facts, settings: Settings) -> Decision:
             flips=("find out who wrote it and move it out of the table",),
         )
     by_cleaner = settings.boolean(_BY_CLEANER)
-    chosen = None if by_cleaner else _decide_by_aborts(facts, settings, numbers)
+    chosen = _decide_by_misread(facts, numbers)
+    chosen = chosen or (None if by_cleaner else _decide_by_aborts(facts, settings, numbers))
     chosen = chosen or _decide_by_size(facts, settings, numbers) or _decide_by_number(facts, settings, numbers)
     chosen = chosen or _decide_by_readers(facts, settings, numbers)
     if chosen is not None:
@@ -223,6 +228,15 @@ def _list_numbers(facts: Facts, settings: Settings) -> Mapping[str, int | float]
     if facts.oldest_abort_age_ms is not None:
         numbers["oldest_abort_age_ms"] = facts.oldest_abort_age_ms
     return MappingProxyType(numbers)
+
+
+def _decide_by_misread(facts: Facts, numbers: Mapping[str, int | float]) -> Decision | None:
+    """Decides on a major compaction that gives the rows ACID columns (docs/hives-bugs.md)."""
+    if not facts.misread:
+        return None
+    what = "directory was" if facts.misread == 1 else "directories were"
+    because = f"{facts.misread} {what} compacted while the table was insert-only, and Hive takes that for ACID files"
+    return Major(because=because, numbers=numbers, flips=("this compaction",), mends=True)
 
 
 def _describe_many_aborts(facts: Facts, settings: Settings) -> str | None:
@@ -315,6 +329,7 @@ def _check_worth(chosen: Decision, facts: Facts) -> Decision:
         has_base=facts.has_base,
         originals=facts.originals,
         waiting=facts.waiting,
+        misread=facts.misread,
     )
     if shortage is None:
         return chosen
@@ -370,7 +385,9 @@ class NothingToDo:
     obsolete: bool
 
 
-def check_enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingToDo:
+def check_enough(
+    directory: AcidDirectory, type: CompactionType, *, is_insert_only: bool = False
+) -> Enough | NothingToDo:
     """Checks whether a worker has something to merge, regardless of thresholds.
 
     Hive's ``isEnoughToCompact`` does the same.
@@ -384,6 +401,7 @@ def check_enough(directory: AcidDirectory, type: CompactionType) -> Enough | Not
         has_base=directory.base is not None,
         originals=len(directory.originals),
         waiting=directory.waiting,
+        misread=0 if is_insert_only else len(directory.misread),
     )
     if shortage is None:
         return Enough()
@@ -399,6 +417,7 @@ def _find_shortage(
     has_base: bool,
     originals: int,
     waiting: int,
+    misread: int,
 ) -> str | None:
     """Returns the reason why there is nothing to merge, or None if there is something."""
     match type:
@@ -409,7 +428,7 @@ def _find_shortage(
         case CompactionType.SMART_OPTIMIZE:
             return "only Hive compacts Iceberg tables"
         case CompactionType.MAJOR:
-            if originals > 0 or deltas + has_base > 1:
+            if originals > 0 or misread > 0 or deltas + has_base > 1:
                 return None
             if deltas + has_base == 0:
                 reason = "nothing may be merged yet" if waiting else "the directory is empty"

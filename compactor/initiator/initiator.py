@@ -182,7 +182,10 @@ def _record(scan: CandidateScan, judged: Sequence[Considered]) -> None:
 
 
 def _consider_unrecorded(scan: CandidateScan) -> None:
-    """Considers entities without a recorded write. As in Hive, nothing is requested for them."""
+    """Considers entities without a recorded write.
+
+    As in Hive, nothing is requested for them, except what makes them readable for Hive again.
+    """
     site, state = scan.site, scan.site.state
     unseen = outdated.find_next_unrecorded(site, state, scan.now_ms) if state is not None else None
     if state is None or unseen is None:
@@ -190,12 +193,16 @@ def _consider_unrecorded(scan: CandidateScan) -> None:
     fresh = CandidateScan(site, write=False)
     fresh.tables.expect(unseen)
     considered = [fresh.consider(entity) for entity in unseen]
+    if mending := [c for c in considered if c.decision is not None and c.decision.mends]:
+        _turn_to(scan, [candidate.entity for candidate in mending])
+        requested = {candidate.entity: candidate for candidate in scan.request(mending)}
+        considered = [requested.get(candidate.entity, candidate) for candidate in considered]
     record_conditions(
         fresh,
         state,
         [
             replace(c, because=f"{c.because}; no write has been recorded since, so a person has to request it")
-            if c.decision is not None and c.decision.type is not None
+            if c.decision is not None and c.decision.type is not None and not c.decision.mends
             else c
             for c in considered
         ],

@@ -13,6 +13,7 @@ from compactor.state.seen_conditions import SeenEntity
 from compactor.state.state_database import OwnState
 
 _OVERLAP_MS = 600_000  #: a row of the history may be committed this long after its time
+_SECOND_MS = 1000
 MAX_PER_PASS = 1000  #: the most entities that one pass considers; the next pass continues
 ROLE = "sweep"
 _EVERYTHING = Entity(database="", table="")
@@ -74,7 +75,7 @@ def is_due(site: Site, state: OwnState, now_ms: int) -> bool:
 
 
 def find_next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
-    """Returns at most ``MAX_PER_PASS`` entities that were never considered, by name.
+    """Returns at most ``MAX_PER_PASS`` entities that were not considered since their table was altered, by name.
 
     Returns None before the next sweep.
 
@@ -82,11 +83,16 @@ def find_next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entit
     """
     if not is_due(site, state, now_ms):
         return None
-    known = state.conditions.entities(site.name)
+    looks = state.conditions.looks(site.name)
     tables = [table for table in site.metastore.catalog.tables() if table.is_transactional]
     names = site.metastore.catalog.partition_names([table for table in tables if table.partition_keys])
-    entities = [entity for table in tables for entity in _entities(table, names) if entity not in known]
-    return entities[:MAX_PER_PASS]
+    unseen = [
+        entity
+        for table in tables
+        for entity in _entities(table, names)
+        if entity not in looks or looks[entity] < table.altered_at + _SECOND_MS
+    ]
+    return unseen[:MAX_PER_PASS]
 
 
 def record_sweep(site: Site, state: OwnState, looks: int, now_ms: int) -> None:

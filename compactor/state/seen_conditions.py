@@ -193,12 +193,12 @@ class Conditions:
         with self._database.read() as conn:
             return int(conn.execute(_filtered(select(func.count()), metastore, condition_filter)).scalar_one())
 
-    def entities(self, metastore: str) -> set[Entity]:
-        """Returns all entities that have a row."""
-        query = select(_C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME).where(_C.METASTORE == metastore)
+    def looks(self, metastore: str) -> dict[Entity, int]:
+        """Returns when each entity that has a row was last looked at (epoch ms)."""
+        query = select(_C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME, _C.SEEN_AT).where(_C.METASTORE == metastore)
         with self._database.read() as conn:
             return {
-                Entity(database=row.DB_NAME, table=row.TABLE_NAME, partition=row.PART_NAME)
+                Entity(database=row.DB_NAME, table=row.TABLE_NAME, partition=row.PART_NAME): row.SEEN_AT
                 for row in conn.execute(query)
             }
 

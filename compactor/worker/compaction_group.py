@@ -166,7 +166,9 @@ class CompactionGroup:
         return group.advance(view, swept, threads)
 
     def _plan_or_end(self, member: Viewed) -> Planned | None:
-        sufficient = check_enough(member.scope.view.directory, member.entry.type)
+        sufficient = check_enough(
+            member.scope.view.directory, member.entry.type, is_insert_only=member.target.table.is_insert_only
+        )
         if isinstance(sufficient, NothingToDo):
             self.group.finish(member, _end_without_output(member, sufficient))
             return None

@@ -8,6 +8,8 @@ transaction sees all of the input.
 
 from __future__ import annotations
 
+from functools import partial
+
 from compactor.base.errors import LockNotGranted
 from compactor.base.ids import TxnId
 from compactor.compaction.decision import NothingToDo, check_enough
@@ -24,12 +26,13 @@ def delayed_view(look: Look, target: Target, txn: TxnId | None, type: Compaction
     metastore = look.site.metastore
     limit = metastore.write_ids.seen_by_all(target.table.database, target.table.name)
     view = look.view(target, txn)
-    if limit >= view.write_ids.high_watermark or isinstance(check_enough(view.directory, type), NothingToDo):
+    check = partial(check_enough, type=type, is_insert_only=target.table.is_insert_only)
+    if limit >= view.write_ids.high_watermark or isinstance(check(view.directory), NothingToDo):
         return view
     base = view.directory.base
     if base is None or base.base.write_id <= limit:
         older = look.view(target, txn, up_to=limit)
-        if not isinstance(check_enough(older.directory, type), NothingToDo):
+        if not isinstance(check(older.directory), NothingToDo):
             return older
     raise LockNotGranted(
         f"{target.entity}: open transactions do not see all of its deltas yet (write IDs above {limit}), and "

@@ -201,7 +201,8 @@ def preview_plan(site: Site, target: Target, kind: CompactionType) -> PlanPrevie
         return NoPlan(because=str(error), summary=PlanSummary(delay=str(error)))
     directory = scope.view.directory
     is_bare = not (directory.base or directory.originals or directory.compactable())
-    sufficient = check_enough(directory, CompactionType.MAJOR if is_bare and kind is CompactionType.REBALANCE else kind)
+    judged = CompactionType.MAJOR if is_bare and kind is CompactionType.REBALANCE else kind
+    sufficient = check_enough(directory, judged, is_insert_only=target.table.is_insert_only)
     if isinstance(sufficient, NothingToDo):
         leaves_nothing = not (directory.obsolete or directory.aborted)
         return NoPlan(because=sufficient.because, summary=PlanSummary(delay=scope.delay), leaves_nothing=leaves_nothing)

@@ -18,7 +18,7 @@ from compactor.database.engine import Database, retried
 from compactor.metastore.catalog.dependents import DependentRows
 from compactor.metastore.catalog.new_partitions import NewPartition, draw_ids, insert_partition
 from compactor.metastore.catalog.read import Catalog, database_id, partitions_of
-from compactor.metastore.catalog.values import Column, Partition, Table
+from compactor.metastore.catalog.values import DDL_TIME, Column, Partition, Table
 from compactor.metastore.schema.counter_rows import draw_catalog_ids
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -198,7 +198,8 @@ class EmbeddedCatalog:
         with self._database.write() as conn:
             if conn.execute(select(TBLS.c.TBL_ID).where(TBLS.c.TBL_ID == table.id)).first() is None:
                 raise NotFound(f"table {table} was dropped meanwhile; no property was set")
-            for key, value in properties.items():
+            altered = {DDL_TIME: str(now_ms(conn) // 1000)}  # as Hive's metastore does
+            for key, value in (altered | dict(properties)).items():
                 _set_parameter(conn, TABLE_PARAMS, "TBL_ID", table.id, key, value)
         return self._catalog.table(table.database, table.name)
 

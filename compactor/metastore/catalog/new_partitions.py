@@ -19,7 +19,7 @@ from compactor.base.errors import NotFound, Refused
 from compactor.base.ids import WriteId
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
-from compactor.metastore.catalog.values import Table
+from compactor.metastore.catalog.values import DDL_TIME, Table
 from compactor.metastore.schema.counter_rows import draw_catalog_ids
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -138,7 +138,7 @@ def insert_partition(conn: Connection, dialect: Dialect, new: NewPartition, ids:
         for index, value in enumerate(new.values)
     ]
     conn.execute(insert(PARTITION_KEY_VALS), texts)
-    created = {"PART_ID": ids.partition, "PARAM_KEY": "transient_lastDdlTime", "PARAM_VALUE": str(now_s)}
+    created = {"PART_ID": ids.partition, "PARAM_KEY": DDL_TIME, "PARAM_VALUE": str(now_s)}
     conn.execute(insert(PARTITION_PARAMS).values(**created))
 
 

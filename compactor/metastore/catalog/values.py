@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 NO_AUTO_COMPACTION = "no_auto_compaction"
 NO_CLEANUP = "no_cleanup"
+DDL_TIME = "transient_lastDdlTime"  #: the parameter with the second in which Hive last altered a table
 EXTERNAL, VIEW = "EXTERNAL_TABLE", "VIRTUAL_VIEW"  #: values of TBL_TYPE; materialized views are tables
 TABLE_TYPE, ICEBERG = "table_type", "iceberg"  #: the parameter of another table format, and its value in lower case
 
@@ -63,6 +64,12 @@ class Table:
     @property
     def is_transactional(self) -> bool:
         return is_true(parameter(self.parameters, "transactional"))
+
+    @property
+    def altered_at(self) -> int:
+        """The epoch ms of the last ALTER TABLE, rounded down to a second; 0 if it is unknown."""
+        seconds = self.parameters.get(DDL_TIME, "").strip()
+        return int(seconds) * 1000 if seconds.isascii() and seconds.isdecimal() else 0
 
     @property
     def is_insert_only(self) -> bool:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.orc as orc
 import pytest
 
 from compactor.acid.names import CLAIM_PREFIX, METADATA_FILE
 from compactor.answers.preview import preview
 from compactor.base.errors import Refused
-from compactor.compaction.states import State
+from compactor.batches.driver import run_entries
+from compactor.compaction.states import CompactionType, State
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.worker.ending import Result
 from tests.support.insert_only import INPUTS, insert, make_insert_only, rows, rows_of, story, write_file
 from tests.support.passes import clean_all, compact
+from tests.support.tables import insert as acid_insert
+from tests.support.tables import rows_of as acid_rows_of
 from tests.support.tables import with_settings
 from tests.support.watching import names_in
 
@@ -187,3 +192,34 @@ def test_no_marker_of_acid_rows_is_left(site: Site, warehouse: Path) -> None:
     story(site, table, FileFormat.ORC)
     compact(site, "minor")
     assert not [name for name in files_in(table) if METADATA_FILE in name or "_orc_acid_version" in name]
+
+
+@pytest.mark.parametrize("kind", ["major", "minor"])
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_table_that_becomes_full_acid_is_compacted_until_hive_reads_it(
+    site: Site, warehouse: Path, kind: str, writes: bool
+) -> None:
+    """Hive takes what an insert-only compaction wrote for ACID files; see docs/hives-bugs.md."""
+    table = make_insert_only(site, warehouse)
+    for start in (0, 10, 20):
+        insert(site, table, FileFormat.ORC, range(start, start + 10))
+    assert compact(site, kind).result is Result.COMPACTED
+    clean_all(site)
+    table = site.metastore.embedded_catalog.set_table_parameter(table, "transactional_properties", "default")
+    if writes:
+        acid_insert(site, table, [77])
+    wanted = [row[-2] for row in acid_rows_of(site, table)]
+    assert sorted(wanted) == [*range(30), *([77] if writes else [])]
+    initiate(site)
+    (entry,) = site.metastore.entries.queue()
+    assert entry.type is CompactionType.MAJOR
+    (outcome,) = run_entries(site, [entry.id], InProcessRunner()).outcomes
+    assert outcome.result is Result.COMPACTED, outcome.message
+    clean_all(site)
+    (base,) = names_in(Path(table.location))
+    assert {path.name[:7] for path in (Path(table.location) / base).iterdir() if path.name[0] != "_"} == {"bucket_"}
+    for path in (Path(table.location) / base).glob("bucket_*"):
+        assert orc.ORCFile(path).schema.names[:2] == ["operation", "originalTransaction"]
+    assert sorted(row[-2] for row in acid_rows_of(site, table)) == sorted(wanted)
+    initiate(site)
+    assert site.metastore.entries.queue() == []

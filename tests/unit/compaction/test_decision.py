@@ -297,6 +297,35 @@ def test_delete_deltas_that_trino_does_not_apply_are_due_where_it_reads(readers:
         assert type(_decide(replace(facts, minor_supported=False), {"compactor.readers": readers})) is Major
 
 
+@pytest.mark.parametrize(
+    ("names", "misread"),
+    [
+        (["base_1_v7/000000_0"], ("base_1_v7",)),
+        (["base_1_v7/000000_0", "delta_2_2_0/bucket_00000"], ("base_1_v7",)),
+        (["base_1/000000_0", "delta_2_4_v9/000000_0"], ("delta_2_4_v9",)),
+        (["base_1/000000_0"], ()),  # of INSERT OVERWRITE, which Hive looks into
+        (["base_1_v7/bucket_00000"], ()),
+        (["delta_2_2_0/000000_0"], ()),  # of LOAD DATA
+        (["000000_0"], ()),
+    ],
+)
+def test_what_was_compacted_while_the_table_was_insert_only_is_mended(
+    names: list[str], misread: tuple[str, ...]
+) -> None:
+    files = tuple(FileStatus(path=name, length=10) for name in names)
+    directory = acid_directory(
+        Listing(files=files), ValidWriteIdList.parse(""), ValidTxnList.parse("99:9223372036854775807::")
+    )
+    assert directory.misread == misread
+    decision = _decide(Facts.from_directory(directory))
+    assert (isinstance(decision, Major), decision.mends) == (bool(misread), bool(misread))
+    if misread:
+        assert check_enough(directory, CompactionType.MAJOR) == Enough()
+    if len(names) == 1 and misread:
+        assert isinstance(check_enough(directory, CompactionType.MAJOR, is_insert_only=True), NothingToDo)
+        assert not _decide(Facts.from_directory(directory, is_insert_only=True)).mends
+
+
 def test_only_delete_deltas_with_attempt_numbers_count() -> None:
     names = (
         "base_0000002",

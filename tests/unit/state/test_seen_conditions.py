@@ -153,5 +153,5 @@ def test_only_what_has_nothing_to_merge_is_settled() -> None:
 
 def test_all_that_was_seen_by_name(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("a"), seen("t/p=1")])
-    assert fresh.conditions.entities("m") == {entity("a"), entity("t/p=1")}
-    assert fresh.conditions.entities("other") == set()
+    assert fresh.conditions.looks("m").keys() == {entity("a"), entity("t/p=1")}
+    assert fresh.conditions.looks("other") == {}
