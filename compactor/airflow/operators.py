@@ -82,6 +82,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         kwargs.setdefault("deploy_mode", text("deploy_mode") or None)
         kwargs.setdefault("principal", text("principal") or None)
         kwargs.setdefault("keytab", text("keytab") or None)
+        self.program: str = kwargs.pop("spark_binary", None) or spark_binary()
         super().__init__(
             application=str(APPLICATION),
             name=job or f"compactor-{metastore}-{batch_id}",
@@ -92,7 +93,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             yarn_queue=queue_name,
             proxy_user=run_as,
             conf=dict(kwargs.pop("conf", None) or {}),
-            spark_binary=kwargs.pop("spark_binary", None) or spark_binary(),
+            spark_binary=self.program,
             env_vars=kwargs.pop("env_vars", None) or driver_environment(),
             **kwargs,
         )
@@ -173,7 +174,32 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         return make_lineage(self.metastore, self.compactions)
 
     def _launch(self, context: Any) -> None:
-        """Starts the driver, attached to this task or so that it outlives the task."""
+        """Starts the driver, attached to this task or so that it outlives the task.
+
+        Whatever fails before there is a driver gives the batch back at once.
+
+        Raises:
+            AirflowFailException: spark-submit does not start; another try would not find it either.
+        """
+        from compactor.airflow import tasks
+
+        try:
+            self._start_driver(context)
+        except OSError as error:
+            reason = self._describe_start_failure(error)
+            raise AirflowFailException(str(tasks.give_back(self.metastore, int(self.batch_id), reason))) from error
+        except Exception as error:
+            self.log.warning("%s", tasks.give_back(self.metastore, int(self.batch_id), f"it was not launched: {error}"))
+            raise
+
+    def _describe_start_failure(self, error: OSError) -> str:
+        from compactor.site.spark_program import describe_start_failure
+
+        if error.filename in (None, self.program):
+            return describe_start_failure(self.program, error)
+        return f"its driver cannot be started: {error.filename}: {error.strerror}"
+
+    def _start_driver(self, context: Any) -> None:
         from compactor.launch.batch_watch import find_running
 
         hook = self._hook = self._get_hook()
@@ -210,7 +236,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         secret = self._secret_conf()
         for key, value in hook._conf.items():
             (secret if is_secret(key, str(value)) else public)[key] = str(value)
-        instead_of = Path(hook._properties_file or defaults_file(self._spark_binary or "spark-submit", os.environ))
+        instead_of = Path(hook._properties_file or defaults_file(self.program, os.environ))
         with properties_file(secret, instead_of) as descriptor:
             if descriptor is None:
                 yield ()

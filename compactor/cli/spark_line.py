@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import compactor
-from compactor.base.errors import NotSupported
 from compactor.base.private_files import SAFE_PATH
 from compactor.cli.context import CliContext
 from compactor.launch.yarn_application import make_tag
@@ -27,25 +24,6 @@ if TYPE_CHECKING:
 _TAGS = "spark.yarn.tags"
 _UPLOADS = "spark.kubernetes.file.upload.path"
 _PYTHON, _DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
-
-
-def find_spark_submit() -> str:
-    """Returns the path of spark-submit in SPARK_HOME, on PATH or in the installed pyspark.
-
-    Raises:
-        NotSupported: there is no spark-submit in any of them.
-    """
-    home = os.environ.get("SPARK_HOME")
-    if home and os.access(f"{home}/bin/spark-submit", os.X_OK):
-        return f"{home}/bin/spark-submit"
-    path = shutil.which("spark-submit")
-    if path is not None:
-        return path
-    spec = importlib.util.find_spec("pyspark")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        if os.access(f"{folder}/bin/spark-submit", os.X_OK):
-            return f"{folder}/bin/spark-submit"
-    raise NotSupported("spark-submit is neither in SPARK_HOME nor on PATH: install Spark, or `compactor run worker`")
 
 
 def submit_line(

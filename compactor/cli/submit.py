@@ -15,13 +15,13 @@ from compactor.cli.spark_line import (
     SparkTarget,
     config_path,
     find_executor_python,
-    find_spark_submit,
     find_target,
     submit_environment,
     submit_line,
 )
 from compactor.launch.yarn_application import make_tag
 from compactor.settings.spark_conf import must_know_metastore
+from compactor.site.spark_program import find_spark_submit
 
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop
@@ -48,6 +48,7 @@ def submit(context: CliContext, pools: tuple[str, ...], master: str | None, depl
     from compactor.base.stop_signals import catch_stop_signals
     from compactor.batches.assembly import plan_batches
     from compactor.batches.control import release_batch
+    from compactor.launch.batch_watch import give_back
 
     program = find_spark_submit()
     target = find_target(program, master, deploy_mode, os.environ)
@@ -56,14 +57,20 @@ def submit(context: CliContext, pools: tuple[str, ...], master: str | None, depl
             must_know_metastore(config_path(context), {**target.defaults, **site.settings.spark_conf})
         batches = plan_batches(site, frozenset(pools) or None)
         launched: dict[int, Launched] = {}
-        for batch in batches:
+        for number, batch in enumerate(batches):
             if batch.resident is not None:
                 _report_batch(context, batch, "taken by a waiting application")
             elif stop.is_requested:
                 release_batch(site, batch.batch_id, "submit was stopped")
             else:
                 _report_batch(context, batch, f"{size(batch.bytes)}, queue {batch.queue or '-'}")
-                launched[batch.batch_id] = _launch(context, site, batch, program, target, stop)
+                try:
+                    launched[batch.batch_id] = _launch(context, site, batch, program, target, stop)
+                except Exception as error:
+                    for unlaunched in batches[number:]:
+                        if unlaunched.resident is None:
+                            give_back(site, unlaunched.batch_id, f"it could not be launched: {error}")
+                    raise
     _conclude(context, batches, launched)
 
 

@@ -5,7 +5,6 @@ Checks write nothing. A check that fails becomes a finding, never a crash.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from compactor.base.errors import CompactorError, StorageError
+from compactor.base.errors import CompactorError, NotSupported, StorageError
 from compactor.base.private_files import why_not_secret, why_not_trusted
 from compactor.base.utc import utc_text
 from compactor.database import privileges
@@ -27,6 +26,7 @@ from compactor.site.finding import Finding, Level, first_few, ok
 from compactor.site.mode import Mode, loosest_mode, may_somewhere
 from compactor.site.restored_database import behind, doubt_of
 from compactor.site.site import Site, ground_of
+from compactor.site.spark_program import find_spark_submit, read_version
 from compactor.state.seen_conditions import ConditionFilter
 from compactor.state.state_database import OwnState
 from compactor.state.state_tables import metadata
@@ -56,16 +56,17 @@ def broken(subject: str, error: CompactorError) -> Finding:
 
 def machine() -> Iterator[Finding]:
     """Yields findings on Spark and Java, which only workers need. Everything else works without them."""
-    if importlib.util.find_spec("pyspark") is None:
+    try:
+        program = find_spark_submit()
+        yield ok("spark-submit", f"{program}, version {read_version(program)}")
+    except NotSupported as error:
         yield Finding(
             level=Level.WARN,
-            subject="pyspark",
-            found="not installed here",
-            wanted="pyspark where workers run with Spark",
-            fix="install hive-compactor[spark], or run workers with --in-process",
+            subject="spark-submit",
+            found=str(error),
+            wanted="a spark-submit that starts, where workers run with Spark",
+            fix="install pyspark as the last package, not pyspark-client alone, or run workers with --in-process",
         )
-    else:
-        yield ok("pyspark", "importable")
     version = _java_version()
     if version is None or version < _JAVA:
         yield Finding(

@@ -18,6 +18,7 @@ from compactor.batches.control import BatchStatus, BatchWithEntries
 from compactor.launch.batch_watch import choose_reason, end_application, find_application, give_back, keep_reserved
 from compactor.launch.resource_manager import ResourceManager
 from compactor.launch.yarn_application import YarnApplication, find_application_id, find_reason
+from compactor.site.spark_program import describe_start_failure
 
 if TYPE_CHECKING:
     from compactor.base.stop_signals import Stop
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from compactor.site.site import Site
 
 _KEPT_LINES = 2000  #: lines of spark-submit's output, to find the reason of a failure in
+_NOT_STARTED = 127  #: as a shell reports a program that it cannot start
 _LOOK_S = 2.0  #: seconds between two looks at the rows and at YARN
 
 
@@ -77,20 +79,26 @@ class Launch:
     output: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
 
     def run(self, stdout: int | None) -> Launched:
-        """Runs spark-submit until it ends, and gives the batch back if it is not done.
+        """Runs spark-submit until it ends, and gives the batch back if it is not done or spark-submit does not start.
 
         Args:
             stdout: the file descriptor for its output; None is ours. Its errors go to our stderr, line by line.
         """
-        with subprocess.Popen(
-            self.line,
-            env=self.environment,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            pass_fds=self.inherits,
-        ) as process:
+        try:
+            started = subprocess.Popen(
+                self.line,
+                env=self.environment,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                pass_fds=self.inherits,
+            )
+        except OSError as error:
+            because = describe_start_failure(self.line[0], error)
+            error_of_batch = give_back(self.site, self.batch.batch_id, because)
+            return Launched(fate=Fate.GIVEN_BACK, exit_code=_NOT_STARTED, message=str(error_of_batch))
+        with started as process:
             reader = threading.Thread(target=self._listen, args=(process.stderr,), name="spark-submit", daemon=True)
             reader.start()
             while not self._wait(process):

@@ -11,11 +11,12 @@ import pytest
 
 from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
-from compactor.cli.spark_line import find_spark_submit, find_target, submit_line
+from compactor.cli.spark_line import find_target, submit_line
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
+from compactor.site.spark_program import find_spark_submit
 from compactor.storage.stores import Stores
 from tests.support.kerberos import REALM, kerberos_libraries
 from tests.support.kerberos_hdfs import SecureHdfs, options_of

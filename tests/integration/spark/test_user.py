@@ -10,10 +10,11 @@ import pytest
 
 from compactor.batches.assembly import plan_batches
 from compactor.cli.context import CliContext
-from compactor.cli.spark_line import find_spark_submit, find_target, submit_line
+from compactor.cli.spark_line import find_target, submit_line
 from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site
+from compactor.site.spark_program import find_spark_submit
 from tests.support.patience import PATIENCE
 from tests.support.tables import insert, make_table, with_settings
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from compactor.airflow import operators
 from compactor.airflow.operators import (
@@ -303,6 +303,48 @@ def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
     ):
         operator._submit(operator._get_hook())
     assert released == [f"its application could not do it: {sentence}"]
+
+
+@pytest.mark.parametrize("launcher", ["process", "spark-submit"])
+@pytest.mark.parametrize("text", [None, "#!/no/such/python\n"])
+def test_a_spark_submit_that_does_not_start_gives_its_batch_back_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_connection: None, launcher: str, text: str | None
+) -> None:
+    from compactor.airflow import tasks
+    from compactor.base.errors import LaunchFailed
+
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__LAUNCHER", launcher)
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__DRIVER_LOGS", str(tmp_path / "logs"))
+    monkeypatch.setattr(CompactionSubmitOperator, "_connection", lambda self: {})
+    monkeypatch.setattr(CompactionSubmitOperator, "_secret_conf", lambda self: {})
+    program = tmp_path / "spark-submit"
+    if text is not None:
+        program.write_text(text, "utf-8")
+        program.chmod(0o755)
+    released: list[str] = []
+
+    def give_back(metastore: str, batch_id: int, because: str) -> LaunchFailed:
+        released.append(because)
+        return LaunchFailed(f"batch {batch_id}: {because}; the batch is given back")
+
+    monkeypatch.setattr(tasks, "give_back", give_back)
+    with pytest.raises(
+        AirflowFailException, match=rf"^batch 41: {program} cannot be started: .*hive-compactor\[spark\]"
+    ):
+        submit(spark_binary=str(program))._launch({"ti": None})
+    assert len(released) == 1
+
+
+def test_a_launch_that_is_refused_gives_its_batch_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    from compactor.airflow import tasks
+    from compactor.base.errors import LaunchFailed
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "spark://m", "extra": "{}"}')
+    released: list[str] = []
+    monkeypatch.setattr(tasks, "give_back", lambda *words: released.append(words[2]) or LaunchFailed(words[2]))
+    with pytest.raises(BadSetting, match="deploy mode cluster"):
+        submit(deploy_mode="cluster")._launch({"ti": None})
+    assert "deploy mode cluster on spark://m" in released[0]
 
 
 def test_a_pod_has_the_driver_s_file_in_its_image(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from compactor.base.errors import NotSupported
 from compactor.batches.assembly import PlannedBatch
 from compactor.cli import spark_line
 from compactor.cli.context import CliContext
@@ -110,23 +109,6 @@ def test_local_executors_run_this_interpreter(monkeypatch: pytest.MonkeyPatch) -
     assert spark_line.submit_environment(target(master="local[2]"))["PYSPARK_PYTHON"] == sys.executable
     assert spark_line.submit_environment(target(master="local[2]"))["PYTHONSAFEPATH"] == "1"
     assert "PYSPARK_PYTHON" not in spark_line.submit_environment(target(master="yarn"))
-
-
-def test_spark_submit_of_spark_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    binary = tmp_path / "bin" / "spark-submit"
-    binary.parent.mkdir()
-    binary.write_text("#!/bin/sh\n")
-    binary.chmod(0o755)
-    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert spark_line.find_spark_submit() == str(binary)
-
-
-def test_without_spark_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("SPARK_HOME", raising=False)
-    monkeypatch.setattr(spark_line.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(NotSupported, match="compactor run worker"):
-        spark_line.find_spark_submit()
 
 
 def test_executors_of_a_cluster_run_what_somebody_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def finding_of(site: Site, subject: str) -> Finding:
 def test_a_sound_deployment_has_nothing_to_fix(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step(CALM), warehouse)
     findings = doctor.doctor(deployment)
-    of_deployment = [f for f in findings if f.subject not in ("java", "pyspark")]
+    of_deployment = [f for f in findings if f.subject not in ("java", "spark-submit")]
     assert [f for f in of_deployment if f.level is not Level.OK] == []
     assert {"database", "schema", "clock", "mode", "storage", "queue"} <= {f.subject for f in findings}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,20 @@ def entry(site: Site) -> State:
 
 def states(site: Site) -> list[BatchState]:
     return [batch.state for batch in own_state(site).batches.find(site.name)]
+
+
+@pytest.mark.parametrize("text", [None, "#!/no/such/python\n", ""])
+def test_a_spark_submit_that_does_not_start_gives_its_batch_back(site: Site, tmp_path: Path, text: str | None) -> None:
+    program = tmp_path / "spark-submit"
+    if text is not None:
+        program.write_text(text, "utf-8")
+        program.chmod(0o755)
+    ended = replace(launched(site, ""), line=[str(program)]).run(None)
+    assert (ended.fate, ended.exit_code, ended.is_fine) == (Fate.GIVEN_BACK, 127, False)
+    assert f"batch 1: {program} cannot be started: " in (ended.message or "")
+    assert "install hive-compactor[spark] or set SPARK_HOME" in (ended.message or "")
+    assert (entry(site), states(site)) == (State.INITIATED, [BatchState.RELEASED])
+    assert len(plan_batches(site)) == 1
 
 
 def test_a_refused_application_gives_its_batch_back(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
