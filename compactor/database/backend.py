@@ -26,6 +26,7 @@ class Trouble(enum.Enum):
     POOLED = "pooled"  #: a pooler gave a transaction another session, which lacks prepared statements or has others
     DENIED = "denied"
     MISSING = "missing"
+    UNSTORABLE = "unstorable"  #: a text has characters that a column cannot hold
     BUG = "bug"  #: a broken constraint or a wrong statement, which is our fault
     OTHER = "other"
 
@@ -37,6 +38,8 @@ class Trouble(enum.Enum):
 
 _ADVICE = {
     Trouble.DENIED: "; grant this user what is missing, or use mode observe, which only reads",
+    Trouble.UNSTORABLE: "; a name has characters that the column's character set does not have: use another name, or give "
+    "the column a character set that has them (utf8mb4 on MySQL)",
     Trouble.POOLED: "; behind a pooler in transaction mode, remove prepare_threshold from the URL's options",
     Trouble.READ_ONLY: "; this server is a standby, or is being replaced: the URL has to name the one that accepts writes",
     Trouble.MISSING: "; the schema is not the one that VERSION names, or another one comes first on the search path",

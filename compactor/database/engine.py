@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, TimeoutError
 
-from compactor.base.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
+from compactor.base.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, Refused, TryAgain
 from compactor.base.redaction import HIDDEN
 from compactor.database.backend import WRITES, Backend, Retryable, Trouble, log_in_advice, masked, secrets_of
 from compactor.database.servers import MySQLBackend, PostgresBackend
@@ -120,6 +120,7 @@ class Database:
 
         Raises:
             DatabaseUnavailable: the database cannot be opened, is read-only, or stays busy.
+            Refused: a name has characters that a column cannot hold.
             TryAgain: another transaction was preferred and this one rolled back, or the connection was lost.
             CommitUnknown: the commit itself failed, so nobody knows whether it happened.
         """
@@ -233,6 +234,8 @@ class Database:
             if trouble is Trouble.BUG:
                 raise
             text = f"database {self.url}: {self._reason(error)}{trouble.advice}"
+            if trouble is Trouble.UNSTORABLE:
+                raise Refused(text) from error
             kind = TryAgain if trouble in _PASSING else DatabaseUnavailable
             raise kind(text) from error
 

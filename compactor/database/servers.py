@@ -121,6 +121,8 @@ _LOST = (1040, 1047, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1927, 2002,
 _READ_ONLY, _OPTION = 1836, 1290
 _DENIED = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
 _MISSING = (1049, 1054, 1146)
+#: A text that cannot be converted to a column's character set, or compared with it. 1366 is also given for numbers.
+_UNSTORABLE, _WRONG_VALUE = (1267, 1271, 3854), 1366
 #: A broken constraint, a value that does not fit, a wrong statement.
 _BUG = (1022, 1048, 1062, 1064, 1093, 1264, 1292, 1366, 1406, 1451, 1452)
 
@@ -158,6 +160,8 @@ class MySQLBackend(Server):
         code = _code(error)
         if _mysql_is_read_only(error):
             return _refused_write(error)
+        if code == _WRONG_VALUE and "string value" in str(error.orig):
+            return Trouble.UNSTORABLE
         trouble = next((trouble for codes, trouble in _MEANING if code in codes), Trouble.OTHER)
         return Trouble.LOST if trouble is Trouble.OTHER and error.connection_invalidated else trouble
 
@@ -171,6 +175,7 @@ _MEANING = (
     (_LOST, Trouble.LOST),
     (_DENIED, Trouble.DENIED),
     (_MISSING, Trouble.MISSING),
+    (_UNSTORABLE, Trouble.UNSTORABLE),
     (_BUG, Trouble.BUG),
 )
 
@@ -193,6 +198,7 @@ _POSTGRES_IDLE = ("57P05", "25P03", "25P04")
 _POSTGRES_LOST = ("08", "57P01", "57P02", "57P03", "53300", *_POSTGRES_IDLE)
 _POSTGRES_POOLED = ("26000", "42P05", "08P01")  # no such prepared statement, another one of its name or parameters
 _POSTGRES_READ_ONLY = "25006"
+_POSTGRES_UNSTORABLE = ("22P05", "22021")  # not in the database's encoding
 _POSTGRES_DENIED = ("42501", "28")
 _POSTGRES_MISSING = ("42P01", "42703", "3F000", "3D000")
 _PREPARE = "prepare_threshold"  #: psycopg's option; None prepares nothing
@@ -243,6 +249,8 @@ class PostgresBackend(Server):
         if state is None:
             # The driver's own errors (no connection, or a broken one) have no SQLSTATE; a failed authentication neither.
             text = str(error.orig)
+            if "NUL (0x00)" in text:  # psycopg's own refusal
+                return Trouble.UNSTORABLE
             if "authentication failed" in text or "does not exist" in text:
                 return Trouble.DENIED if "authentication" in text else Trouble.OTHER
             return Trouble.LOST if error.connection_invalidated or _is_operational(error) else Trouble.BUG
@@ -277,6 +285,7 @@ _POSTGRES_MEANING = (
     (_POSTGRES_LOST, Trouble.LOST),
     (_POSTGRES_DENIED, Trouble.DENIED),
     (_POSTGRES_MISSING, Trouble.MISSING),
+    (_POSTGRES_UNSTORABLE, Trouble.UNSTORABLE),
     (("42P07",), Trouble.OTHER),  # a table of that name already exists
     (("22", "23", "42"), Trouble.BUG),
 )

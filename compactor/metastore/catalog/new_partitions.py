@@ -93,8 +93,8 @@ class NewPartitions:
         try:
             with conn.begin_nested():
                 insert_partition(conn, self._dialect, new, ids)
-        except IntegrityError:  # somebody else has added it and just committed
-            if not _is_there(conn, new):
+        except Refused:
+            if not _is_there(conn, new):  # else somebody else has added it and just committed
                 raise
 
 
@@ -111,6 +111,7 @@ def insert_partition(conn: Connection, dialect: Dialect, new: NewPartition, ids:
 
     Raises:
         NotFound: the table is gone.
+        Refused: it has a partition of this name, or of one that is equal to it for the database.
     """
     of_table = select(SDS.c.SD_ID, SDS.c.SERDE_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
     like = conn.execute(of_table.where(TBLS.c.TBL_ID == new.table.id)).first()
@@ -132,7 +133,13 @@ def insert_partition(conn: Connection, dialect: Dialect, new: NewPartition, ids:
         "TBL_ID": new.table.id,
         "WRITE_ID": new.write_id,
     }
-    conn.execute(insert(PARTITIONS).values(**dialect.row(PARTITIONS, row)))
+    try:
+        conn.execute(insert(PARTITIONS).values(**dialect.row(PARTITIONS, row)))
+    except IntegrityError as error:
+        raise Refused(
+            f"partition {new.name!r} of {new.table} cannot be added: the table has a partition of this name, or of one that "
+            "its database takes for equal, as MySQL does where only blanks at the end differ; use another value"
+        ) from error
     texts = [
         {"PART_ID": ids.partition, "PART_KEY_VAL": value, "INTEGER_IDX": index}
         for index, value in enumerate(new.values)

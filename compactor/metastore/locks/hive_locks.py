@@ -35,6 +35,7 @@ from compactor.metastore.locks.lock_rows import (
     request_of,
 )
 from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.free_text import fit_free_text
 from compactor.metastore.schema.tables import HIVE_LOCKS, NEXT_LOCK_ID, TXN_LOCK_TBL
 from compactor.metastore.transactions import transaction_rows as txn_rows
 from compactor.metastore.transactions.transaction_rows import must_be_open
@@ -148,7 +149,7 @@ class Locks:
                     granted[txn] = requests
             now, holder = now_ms(conn), Holder(user=user, host=host)
             new = [
-                row
+                fit_free_text(conn, row)
                 for number, (txn, requests) in enumerate(granted.items(), start=first)
                 for row in new_rows(number, txn, requests, holder, {}, now)
             ]

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Row, insert, select
 from compactor.base.ids import TxnId
 from compactor.database.clock import now_ms
 from compactor.locking.lock_types import LockRequest, LockType
+from compactor.metastore.schema.free_text import fit_free_text
 from compactor.metastore.schema.tables import HIVE_LOCKS
 
 NEW_ROW = insert(HIVE_LOCKS)
@@ -86,7 +87,8 @@ def insert_request(
     blockers: Mapping[LockRequest, LockRow],
 ) -> Lock:
     """Writes the rows of one request."""
-    conn.execute(NEW_ROW, new_rows(lock_id, txn, requests, holder, blockers, now_ms(conn)))
+    rows = new_rows(lock_id, txn, requests, holder, blockers, now_ms(conn))
+    conn.execute(NEW_ROW, [fit_free_text(conn, row) for row in rows])
     state = LockState.WAITING if blockers else LockState.ACQUIRED
     return Lock(id=lock_id, state=state, blockers=distinct(blockers.values()))
 

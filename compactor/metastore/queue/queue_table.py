@@ -32,6 +32,7 @@ from compactor.database.prepared import send
 from compactor.metastore.queue import queue_rows
 from compactor.metastore.queue.queue_rows import CQ, QUEUE
 from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.free_text import fit_free_text
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -92,7 +93,7 @@ class QueueTable:
         Raises:
             LostClaim: they differ, or the row is gone.
         """
-        stored = self.rows.stored(COMPACTION_QUEUE, values) or {"CQ_STATE": entry.state.value}
+        stored = self.rows.stored(COMPACTION_QUEUE, fit_free_text(conn, values)) or {"CQ_STATE": entry.state.value}
         if conn.execute(update(COMPACTION_QUEUE).where(*_as_known(entry)).values(**stored)).rowcount != 1:
             raise LostClaim(f"compaction {entry.id} is no longer {entry.state.label} by {entry.worker_id}")
         if values.get("CQ_STATE") != State.READY_FOR_CLEANING.value:
@@ -103,7 +104,7 @@ class QueueTable:
         row = conn.execute(query).mappings().first()
         if row is None:
             raise LostClaim(f"compaction {entry.id} is no longer {entry.state.label} by {entry.worker_id}")
-        ended = queue_rows.history_row(row, state, now_ms(conn), error)
+        ended = fit_free_text(conn, queue_rows.history_row(row, state, now_ms(conn), error))
         self.rows.keep({entry.id: {name: value for name, value in ended.items() if value is not None}})
         conn.execute(insert(COMPLETED_COMPACTIONS).values(**self.rows.stored(COMPLETED_COMPACTIONS, ended)))
         self.delete(conn, entry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import (
     Connection,
@@ -25,6 +25,7 @@ from compactor.metastore.mutex import lock_scheduler
 from compactor.metastore.queue import queue_rows
 from compactor.metastore.queue.queue_rows import CQ
 from compactor.metastore.queue.queue_table import QueueTable
+from compactor.metastore.schema.free_text import fit_free_text, unfit_names
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -69,15 +70,17 @@ class Requests:
             # The lock on the counter's row comes before all reads: it keeps two requesters apart on every database.
             counter = select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT)
             first = int(conn.execute(self._table.dialect.for_update(counter)).scalar_one())
-            known = _Duplicates(conn, [request.entity for request in requests])
+            unfit = unfit_names(conn, [request.entity for request in requests])
+            known = _Duplicates(conn, [request.entity for request in requests if request.entity not in unfit])
             now = now_ms(conn)
             answers: list[int | Refused] = []
             rows: list[dict[str, object]] = []
             for request, encoded in zip(requests, properties, strict=True):
                 entry_id = first + len(rows)
-                refused = self._unknown_type(request) or _too_long(request, encoded) or known.refusal(request.entity)
+                refused = self._unknown_type(request) or _too_long(request, encoded)
+                refused = refused or _unfit(request, unfit) or known.refusal(request.entity)
                 if refused is None:
-                    rows.append(_request_row(entry_id, request, encoded, now))
+                    rows.append(dict(fit_free_text(conn, _request_row(entry_id, request, encoded, now))))
                     known.add(request.entity, entry_id)
                 answers.append(entry_id if refused is None else refused)
             if rows:
@@ -107,6 +110,7 @@ class Requests:
                 "CC_INITIATOR_ID": initiator,
                 "CC_INITIATOR_VERSION": compactor.__version__,
             }
+            row = dict(fit_free_text(conn, row))
             self._table.rows.keep({entry_id: row}, replace=True)
             conn.execute(insert(COMPLETED_COMPACTIONS).values(**self._table.rows.stored(COMPLETED_COMPACTIONS, row)))
             return entry_id
@@ -139,6 +143,16 @@ def _request_row(entry_id: int, request: Request, properties: str | None, now: i
         "CQ_NUMBER_OF_BUCKETS": request.buckets,
         "CQ_ORDER_BY": request.order_by,
     }
+
+
+def _unfit(request: Request, unfit: Mapping[Entity, str]) -> Refused | None:
+    name = unfit.get(request.entity)
+    if name is None:
+        return None
+    return Refused(
+        f"compaction of {request.entity}: the name {name!r} has characters that the column's character set does not have; "
+        "give COMPACTION_QUEUE and the other transaction tables one that has them (utf8mb4 on MySQL)"
+    )
 
 
 def _too_long(request: Request, properties: str | None) -> Refused | None:

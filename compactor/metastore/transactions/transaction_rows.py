@@ -33,6 +33,7 @@ from compactor.base.errors import Disagreement, NotFound, TransactionAborted, Tr
 from compactor.base.ids import TxnId
 from compactor.database.prepared import send, send_all
 from compactor.metastore.schema.dialect import Dialect, one_of
+from compactor.metastore.schema.free_text import fit_free_text
 from compactor.metastore.schema.tables import (
     HIVE_LOCKS,
     MATERIALIZATION_REBUILD_LOCKS,
@@ -217,9 +218,8 @@ def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) ->
     Its locks and history rows are deleted; its components stay until storage has none of its files.
     """
     guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == txn_states.OPEN)
-    changed = (
-        conn.execute(guarded.values(TXN_STATE=txn_states.ABORTED, TXN_META_INFO=reason[:_META_LENGTH])).rowcount == 1
-    )
+    values = fit_free_text(conn, {"TXN_STATE": txn_states.ABORTED, "TXN_META_INFO": reason[:_META_LENGTH]})
+    changed = conn.execute(guarded.values(**values)).rowcount == 1
     if changed:
         _delete_rows_of_open(conn, dialect, [txn])
     return changed

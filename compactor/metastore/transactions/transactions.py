@@ -18,6 +18,7 @@ from compactor.metastore.notifications import transaction_events
 from compactor.metastore.notifications.notification_log import Notifications
 from compactor.metastore.notifications.write_events import CommitNews, Write
 from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.free_text import fit_free_text
 from compactor.metastore.schema.tables import HIVE_LOCKS, MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.transactions import commit_rows
 from compactor.metastore.transactions import transaction_rows as txn_rows
@@ -95,7 +96,7 @@ class Transactions:
             self._dialect.lock_transactions(conn, exclusive=False)
             now = now_ms(conn)
             ids = self._dialect.open_transactions(
-                conn, [opening.row(self._dialect.last_type, now) for opening in openings]
+                conn, [fit_free_text(conn, opening.row(self._dialect.last_type, now)) for opening in openings]
             )
             if self._limits.min_history_level:
                 lowest = txn_rows.lowest_open_id(conn)

@@ -37,6 +37,8 @@ def wrapped(error: Exception, *, disconnected: bool = False) -> DBAPIError:
         (pg.TransactionTimeout("x"), Trouble.LOST),
         (pg.DuplicatePreparedStatement("x"), Trouble.POOLED),
         (pg.InvalidSqlStatementName("x"), Trouble.POOLED),
+        (pg.UntranslatableCharacter("x"), Trouble.UNSTORABLE),
+        (pg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes"), Trouble.UNSTORABLE),
         (pg.ReadOnlySqlTransaction("x"), Trouble.OTHER),  # of our own reading transaction
         (pg.OperationalError("connection refused"), Trouble.LOST),
         (pg.OperationalError('password authentication failed for user "u"'), Trouble.DENIED),
@@ -65,6 +67,10 @@ def test_errors_of_postgresql(error: Exception, trouble: Trouble) -> None:
         (my.OperationalError(1047, "WSREP has not yet prepared node for application use"), Trouble.LOST),
         (my.OperationalError(3101, "Plugin instructed the server to rollback"), Trouble.BUSY),
         (my.OperationalError(1180, "Got error 149 during COMMIT"), Trouble.BUSY),
+        (my.DataError(1366, "Incorrect string value: '\\xC5\\x82' for column `x`"), Trouble.UNSTORABLE),
+        (my.DataError(1366, "Incorrect integer value: 'x' for column `x`"), Trouble.BUG),
+        (my.OperationalError(1267, "Illegal mix of collations"), Trouble.UNSTORABLE),
+        (my.OperationalError(3854, "Cannot convert string"), Trouble.UNSTORABLE),
         (my.OperationalError(1290, "running with the --secure-file-priv option"), Trouble.OTHER),
     ],
 )
