@@ -26,10 +26,15 @@ metastore.add_command(advance)
 
 
 @metastore.command("init")
+@click.option("--warehouse", metavar="PLACE", help="Directory of the database default. Default: COMPACTOR_WAREHOUSE.")
 @with_context
-def init(context: CliContext) -> None:
-    """Create an embedded metastore (SQLite) with Hive 4's schema and our state, unless they exist."""
-    from compactor.database.engine import open_database
+def init(context: CliContext, warehouse: str | None) -> None:
+    """Create an embedded metastore (SQLite) with Hive 4's schema and our state, unless they exist.
+
+    With a warehouse it has the database default there, and CREATE DATABASE puts others below it.
+    """
+    from compactor.database.engine import make_folder, open_database
+    from compactor.metastore.metastore import open_metastore
     from compactor.metastore.schema import create
     from compactor.state import state_database
 
@@ -39,12 +44,27 @@ def init(context: CliContext) -> None:
             f"metastore {configuration.name}: Compactor only creates an embedded metastore (sqlite:///…); create the schema "
             "of a Hive metastore with Hive's schematool"
         )
+    place = (warehouse or configuration.warehouse or "").rstrip("/")
+    if place and not (place.startswith("/") or ":/" in place):
+        raise BadSetting(f"warehouse {place!r}: expected an absolute path or a URI, since every process uses it")
+    make_folder(configuration.url)
     database = open_database(configuration.url)
     try:
         create.create(database)
         version = create.version(database)
     finally:
         database.close()
+    store = open_metastore(configuration.name, configuration.url)
+    try:
+        databases = store.catalog.databases()
+        if place and "default" not in databases:
+            store.embedded_catalog.create_database("default", place)
+        elif warehouse and (known := store.catalog.database_location("default").rstrip("/")) != place:
+            raise Refused(
+                f"metastore {configuration.name}: its database default is at {known}, not at {place}; both stay"
+            )
+    finally:
+        store.close()
     state = configuration.own_state_url
     if state is not None:
         state_database.init(state).close()
@@ -162,7 +182,7 @@ def state_upgrade(context: CliContext) -> None:
 
 
 def _upgrade_state(context: CliContext) -> None:
-    from compactor.database.engine import open_database
+    from compactor.database.engine import make_folder, open_database
     from compactor.state import state_database
 
     configuration = context.configuration()
@@ -171,6 +191,7 @@ def _upgrade_state(context: CliContext) -> None:
             f"metastore {configuration.name}: in mode observe, Compactor stores nothing in the metastore's database; set "
             "state_url to another database"
         )
+    make_folder(configuration.own_state_url)
     database = open_database(configuration.own_state_url)
     try:
         version = state_database.upgrade(database)

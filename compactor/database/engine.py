@@ -321,6 +321,28 @@ def open_database(url: str, *, read_only: bool = False, retryable: str = "") -> 
     return Database(parsed, read_only=read_only, retryable=retryable)
 
 
+def make_folder(url: str) -> None:
+    """Creates the folder of the SQLite file that ``url`` names; does nothing for a server.
+
+    Raises:
+        DatabaseUnavailable: the folder cannot be created.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        return  # ``open_database`` refuses it in words
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return
+    folder = Path(parsed.database).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseUnavailable(
+            f"database {masked(parsed)}: its folder {folder} cannot be created: {error.strerror}; create it for this user, "
+            "or name another one"
+        ) from error
+
+
 def _backend(url: URL, read_only: bool) -> Backend:
     if url.drivername == "postgresql+psycopg":
         return PostgresBackend(url)

@@ -1,4 +1,4 @@
-"""Which spark-submit starts applications, and whether it runs."""
+"""The spark-submit that starts applications, and whether it runs."""
 
 from __future__ import annotations
 

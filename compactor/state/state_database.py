@@ -16,7 +16,7 @@ from sqlalchemy import column as column_named
 from sqlalchemy import table as table_named
 
 from compactor.base.errors import DatabaseUnavailable
-from compactor.database.engine import Database, open_database
+from compactor.database.engine import Database, make_folder, open_database
 from compactor.state.batches import Batches
 from compactor.state.decisions import Decisions
 from compactor.state.kept_columns import KeptColumns
@@ -175,7 +175,8 @@ def _create_tables(conn: Connection, url: str) -> None:
 
 
 def init(url: str) -> OwnState:
-    """Opens the state at ``url``, and creates it if it does not exist."""
+    """Opens the state at ``url``, and creates it and its folder if they do not exist."""
+    make_folder(url)
     database = open_database(url)
     upgrade(database)
     database.close()
