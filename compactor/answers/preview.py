@@ -24,7 +24,7 @@ from compactor.rewrite.plan.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.settings.precedence import with_request
 from compactor.site.named_tables import find_table
-from compactor.site.site import Site, Target, claims_of, must_be_compactable, must_have_its_own_ground
+from compactor.site.site import Site, Target, must_be_compactable, must_lie_alone
 from compactor.storage.stores import open_stores
 from compactor.worker.file_formats import file_format_of, must_suit
 from compactor.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
@@ -182,8 +182,7 @@ def _preview(
 ) -> Preview:
     kind, because = (requested_type, "it was requested") if requested_type is not None else _choose_type(survey, entity)
     target = site.target(entity, properties)
-    must_have_its_own_ground(site, target.table, target.partition)
-    claims_of(site).must_be_free_in_and_around(target.table, target.location)
+    must_lie_alone(site, target)
     file_format_of(site, target)  # raises where files of its format are not compacted
     planning = preview_plan(site, target, kind)
     if isinstance(planning, NoPlan):

@@ -23,7 +23,7 @@ from compactor.site.files_and_metastore import AllocatedIds
 from compactor.site.mode import Mode, may
 from compactor.site.proof_of_removal import RemovalProof
 from compactor.site.restored_database import must_be_newest
-from compactor.site.site import Site, Target, claims_of, must_have_its_own_ground, path_of
+from compactor.site.site import Site, Target, claims_of, must_lie_in_no_other, path_of
 from compactor.site.surveyed_tables import SurveyedTables
 from compactor.site.threads import SideBySide
 
@@ -97,8 +97,7 @@ class AbortedWrites:
             partition_parameters = target.partition.parameters if target.partition else {}
             if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
                 return AbortsCleaned()
-            must_have_its_own_ground(site, target.table, target.partition)
-            claims_of(site).must_be_free_above(target.table, target.location)
+            must_lie_in_no_other(site, target)
             listing = site.storage.listing(target.location)
             claims_of(site).must_be_free(target.table, target.location, listing)
             leftovers.clear_leftovers(site, target)  # includes directories that a dead pass had only hidden

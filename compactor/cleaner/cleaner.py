@@ -31,7 +31,7 @@ from compactor.settings.precedence import Settings
 from compactor.site import leftovers, lost_workers
 from compactor.site.mode import Mode, may
 from compactor.site.restored_database import must_be_newest, must_still_be_newest
-from compactor.site.site import Site, Target, claims_of, must_have_its_own_ground
+from compactor.site.site import Site, Target, must_lie_in_no_other
 from compactor.site.threads import SideBySide
 from compactor.state.sightings import Sighting
 
@@ -119,8 +119,7 @@ def _decide(gate: Gate, aborts: AbortedWrites, entry: Entry) -> Chosen | Waiting
             return _drop(site, aborts, target, entry, drop)
         case Clean():
             assert target is not None  # the verdict on a missing table is Drop
-            must_have_its_own_ground(site, target.table, target.partition)
-            claims_of(site).must_be_free_above(target.table, target.location)
+            must_lie_in_no_other(site, target)
             return Chosen(entry=entry, target=target)
 
 

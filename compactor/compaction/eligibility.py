@@ -112,23 +112,6 @@ def consecutive_failures(history: Iterable[Entry], threshold: int) -> Sequence[E
     return newest if len(newest) == threshold and all(e.state is State.FAILED for e in newest) else ()
 
 
-def order_entities(entities: Iterable[Entity], after: Entity | None = None) -> tuple[Entity, ...]:
-    """Returns all entities in one total order, starting after ``after`` and wrapping round.
-
-    So none starves.
-    """
-    ordered = sorted(set(entities), key=sort_key)
-    if after is None:
-        return tuple(ordered)
-    split = sum(sort_key(entity) <= sort_key(after) for entity in ordered)
-    return (*ordered[split:], *ordered[:split])
-
-
-def sort_key(entity: Entity) -> tuple[str, str, str]:
-    """Returns an entity's sort key; a table as a whole comes before its partitions."""
-    return (entity.database, entity.table, entity.partition or "")
-
-
 def _flag(parameters: Mapping[str, str], name: str) -> bool | None:
     for key, text in parameters.items():
         if key.lower() == name:

@@ -25,7 +25,7 @@ from compactor.requests.in_doubt import InDoubt, by_entity, in_doubt, in_doubt_a
 from compactor.site.exclusive import exclusively
 from compactor.site.mode import must_write
 from compactor.site.restored_database import restore_claim_token
-from compactor.site.site import Site, claims_of, must_have_its_own_ground
+from compactor.site.site import Site, must_lie_alone
 
 log = logging.getLogger(__name__)
 #: Doubts that end when the name gets the transaction of a compaction that committed in this metastore.
@@ -203,8 +203,7 @@ def _hold(site: Site, entity: Entity, expected: Sequence[InDoubt]) -> Iterator[N
         Refused: a directory changed meanwhile, or the directories may belong to another table.
     """
     target = site.target(entity)
-    must_have_its_own_ground(site, target.table, target.partition)
-    claims_of(site).must_be_free_in_and_around(target.table, target.location)
+    must_lie_alone(site, target)
     with exclusively(site, target, because="directories in doubt are renamed under an exclusive lock"):
         current = {directory.name for directory in in_doubt_at(site, target)}
         names = {directory.name for directory in expected}

@@ -31,7 +31,14 @@ from compactor.site.mode import Mode, may
 from compactor.site.named_tables import find_table
 from compactor.site.quarantine import SETTING
 from compactor.site.restored_database import must_be_newest
-from compactor.site.site import PAUSED, Site, Target, claims_of, must_have_its_own_ground, own_state, paused_tables
+from compactor.site.site import (
+    PAUSED,
+    Site,
+    Target,
+    must_lie_alone,
+    own_state,
+    paused_tables,
+)
 
 log = logging.getLogger(__name__)
 _POLL_S = 0.1
@@ -120,8 +127,7 @@ def _target(site: Site, table: str, partition: str | None) -> Target:
     stored = find_table(site.metastore.catalog, table)
     name = None if partition is None else site.metastore.catalog.resolve_partition(stored, partition)
     target = site.target(Entity(database=stored.database, table=stored.name, partition=name))
-    must_have_its_own_ground(site, target.table, target.partition)
-    claims_of(site).must_be_free_in_and_around(target.table, target.location)
+    must_lie_alone(site, target)
     if not may(target.settings, Mode.CLEAN):
         raise Refused(
             f"{target.entity}: compactor.mode is {target.settings.mode} ({target.settings.source('compactor.mode')}), and a "

@@ -17,7 +17,14 @@ from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.publish import naming, removal, stage
 from compactor.site.exclusive import renames, while_removing
 from compactor.site.files_and_metastore import AllocatedIds, files_prove, must_lose_nothing, visibility_transactions
-from compactor.site.site import Site, Target, View, claims_of, must_have_its_own_ground
+from compactor.site.site import (
+    Site,
+    Target,
+    View,
+    claims_of,
+    must_lie_alone,
+    must_lie_in_no_other,
+)
 from compactor.site.threads import SideBySide
 
 log = logging.getLogger(__name__)
@@ -58,20 +65,6 @@ def _hide_names_of(site: Site, target: Target, txn: TxnId, newest: TxnId) -> Non
         log.warning("%s: directories that transaction %d named are not hidden yet: inputs are gone", target.entity, txn)
         return
     removal.hide(site.storage, target.location, names, until=newest)
-
-
-def must_lie_alone(site: Site, target: Target) -> None:
-    """Checks that no other table lies in, above or below the directory of ``target``, or claims it.
-
-    A name of ours in it may be another metastore's, as both count their transactions from 1.
-
-    Raises:
-        Refused: another table does.
-        Disagreement: another table claims it.
-        StorageError: a directory cannot be listed.
-    """
-    must_have_its_own_ground(site, target.table, target.partition)
-    claims_of(site).must_be_free_in_and_around(target.table, target.location)
 
 
 def clear_aborted(site: Site, target: Target, txn: TxnId) -> None:
@@ -198,8 +191,7 @@ class LeftoverScan:
         has_uploads = names_tell and self._site.storage.deferring(place) is not None
         is_littered = any(parse_staging(child) or parse_hidden(child) for child in self._children[place])
         if doomed or has_uploads or is_littered:
-            must_have_its_own_ground(self._site, target.table, target.partition)
-            claims_of(self._site).must_be_free_above(target.table, place)
+            must_lie_in_no_other(self._site, target, place)
         if has_uploads:
             removal.abort_uploads(self._site.storage, place, self._has_ended)
         if doomed:

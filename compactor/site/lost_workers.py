@@ -31,10 +31,10 @@ from compactor.compaction.states import State
 from compactor.metastore.queue.worker_claims import is_being_aborted
 from compactor.rewrite.publish import naming, removal
 from compactor.site.files_and_metastore import must_lose_nothing
-from compactor.site.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider, must_lie_alone
+from compactor.site.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider
 from compactor.site.mode import Mode, may, may_somewhere
 from compactor.site.restored_database import must_be_newest
-from compactor.site.site import Site, Target
+from compactor.site.site import Site, Target, must_lie_alone
 
 log = logging.getLogger(__name__)
 WORKER_TIMEOUT = "hive.compactor.worker.timeout"

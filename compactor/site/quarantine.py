@@ -33,7 +33,7 @@ from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.mode import Mode, may
 from compactor.site.restored_database import must_be_newest
-from compactor.site.site import Site, Target, View, claims_of, ground_of, must_have_its_own_ground
+from compactor.site.site import Site, Target, View, claims_of, ground_of, must_lie_alone
 from compactor.state.quarantines import Quarantines
 
 log = logging.getLogger(__name__)
@@ -330,8 +330,7 @@ def _must_lie_alone(
     """
     what = str(quarantined.entity)
     if target is not None:
-        must_have_its_own_ground(site, target.table, target.partition)
-        claims_of(site).must_be_free_in_and_around(target.table, location, names)
+        must_lie_alone(site, target, location, names)
     else:
         claims_of(site).must_be_free_of_others(what, location, names)
     has_left = target is None or location != target.location

@@ -366,6 +366,35 @@ def must_have_its_own_ground(site: Site, table: Table, partition: PartitionPlace
         raise Refused(why)
 
 
+def must_lie_in_no_other(site: Site, target: Target, location: str | None = None) -> None:
+    """Refuses a target whose directory overlaps another table's, or lies in a claimed directory.
+
+    The caller checks the claims in the directory itself, once it has listed it.
+
+    Args:
+        location: another directory of the target; by default its location.
+
+    Raises:
+        Refused: a table of this metastore has an overlapping directory.
+        Disagreement: a table of another metastore claims a directory around it.
+        StorageError: a directory cannot be listed.
+    """
+    must_have_its_own_ground(site, target.table, target.partition)
+    claims_of(site).must_be_free_above(target.table, location or target.location)
+
+
+def must_lie_alone(site: Site, target: Target, location: str | None = None, names: Iterable[str] | None = None) -> None:
+    """Checks the same, and that no other table claims the directory itself.
+
+    A name of ours in it may be another metastore's, as both count their transactions from 1.
+
+    Args:
+        names: the names in the directory; without them it is listed.
+    """
+    must_have_its_own_ground(site, target.table, target.partition)
+    claims_of(site).must_be_free_in_and_around(target.table, location or target.location, names)
+
+
 def ground_of(site: Site) -> Ground:
     """Returns the locations of all tables: those that the pass has read, otherwise read when needed."""
     return site.ground or new_ground(site)

@@ -209,12 +209,6 @@ FORMS: tuple[Form, ...] = (
 )
 
 _BY_NAME = {form.name: form for form in FORMS}
-_ANY_ALTER = "ALTER TABLE …"
-
-
-def get_form(name: str) -> Form:
-    """Returns the form with this name; all forms of ALTER TABLE that are not run share one."""
-    return _BY_NAME[name] if name in _BY_NAME or not name.startswith("ALTER TABLE ") else _BY_NAME[_ANY_ALTER]
 
 
 def not_run(name: str) -> NotRun:

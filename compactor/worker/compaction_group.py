@@ -31,7 +31,15 @@ from compactor.site import leftovers
 from compactor.site.exclusive import renames
 from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.site.restored_database import must_not_be_older
-from compactor.site.site import Look, Site, Target, Targets, claims_of, must_be_compactable, must_have_its_own_ground
+from compactor.site.site import (
+    Look,
+    Site,
+    Target,
+    Targets,
+    claims_of,
+    must_be_compactable,
+    must_lie_in_no_other,
+)
 from compactor.worker.claimed_entries import ClaimedEntries
 from compactor.worker.commit import committing
 from compactor.worker.compaction_phases import (
@@ -285,8 +293,7 @@ def admit(member: Located) -> Admitted:
 def _must_be_compactable(site: Site, target: Target, entry: Entry) -> None:
     table = target.table
     must_be_compactable(table, target.partition)
-    must_have_its_own_ground(site, target.table, target.partition)
-    claims_of(site).must_be_free_above(target.table, target.location)
+    must_lie_in_no_other(site, target)
     if entry.type not in SHAPES:
         raise NotSupported(
             f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by a worker; ask for minor or major"

@@ -15,7 +15,7 @@ from compactor.metastore.metastore import Metastore
 from compactor.metastore.schema import tables as t
 from compactor.metastore.transactions.commit_rows import check_not_overwritten
 from compactor.metastore.transactions.open_limits import TxnLimits
-from compactor.metastore.transactions.shown_transactions import HeartbeatRange, KeyValue, NewTransaction
+from compactor.metastore.transactions.shown_transactions import KeyValue, NewTransaction
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.metastore.transactions.transactions import Transactions
 
@@ -291,28 +291,26 @@ def test_ids_that_came_too_late_are_taken_back(metastore: Metastore) -> None:
         assert conn.execute(select(t.MIN_HISTORY_LEVEL.c.MHL_TXNID)).scalars().all() == [txn]
 
 
-def test_heartbeat_of_a_range(metastore: Metastore) -> None:
-    """Hive's ``heartbeatTxnRange``: all alive in one statement, or who is not."""
+def test_a_heartbeat_of_many_names_those_that_ended(metastore: Metastore) -> None:
+    """Like Hive's ``heartbeatTxnRange``: all alive in one statement, or who is not."""
     ids = metastore.transactions.open("u", "h", count=5)
     with metastore.database.write() as conn:
         conn.execute(t.TXNS.update().values(TXN_LAST_HEARTBEAT=1))
-    assert metastore.transactions.heartbeat_range(ids[0], ids[-1]) == HeartbeatRange()
+    assert metastore.transactions.heartbeat_all(ids) == {}
     assert metastore.transactions.time_out(60_000) == []
     metastore.transactions.abort(ids[1], "x")
     metastore.transactions.commit(ids[3])
     beyond = TxnId(ids[-1] + 1)
-    told = metastore.transactions.heartbeat_range(ids[0], beyond)
-    assert told == HeartbeatRange(no_such=frozenset({ids[3], beyond}), aborted=frozenset({ids[1]}))
-    with pytest.raises(Refused, match="above the last"):
-        metastore.transactions.heartbeat_range(ids[1], ids[0])
+    ended = metastore.transactions.heartbeat_all([*ids, beyond])
+    assert ended == {ids[1]: "a", ids[3]: metastore.transactions.state(ids[3]), beyond: None}
 
 
-def test_heartbeat_of_a_range_keeps_the_living_alive(metastore: Metastore) -> None:
+def test_a_heartbeat_of_many_keeps_the_living_alive(metastore: Metastore) -> None:
     ids = metastore.transactions.open("u", "h", count=3)
     metastore.transactions.abort(ids[1], "x")
     with metastore.database.write() as conn:
         conn.execute(t.TXNS.update().values(TXN_LAST_HEARTBEAT=1))
-    metastore.transactions.heartbeat_range(ids[0], ids[-1])
+    metastore.transactions.heartbeat_all(ids)
     assert metastore.transactions.time_out(60_000) == []
     assert metastore.transactions.states(ids) == {ids[0]: "o", ids[1]: "a", ids[2]: "o"}
 

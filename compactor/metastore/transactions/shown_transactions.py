@@ -55,11 +55,3 @@ class KeyValue:
     table_id: int
     key: str
     value: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRange:
-    """The ended transactions of a range; ``no_such`` includes committed ones, as Hive's answer does."""
-
-    no_such: frozenset[TxnId] = frozenset()
-    aborted: frozenset[TxnId] = frozenset()

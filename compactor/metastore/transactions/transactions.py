@@ -24,7 +24,6 @@ from compactor.metastore.transactions import commit_rows
 from compactor.metastore.transactions import transaction_rows as txn_rows
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS, OpenLimit, TxnLimits
 from compactor.metastore.transactions.shown_transactions import (
-    HeartbeatRange,
     KeyValue,
     NewTransaction,
     OpenTransaction,
@@ -302,29 +301,6 @@ class Transactions:
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(these)).all()
         states: dict[TxnId, str] = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
         return {txn: states.get(txn) for txn in txns if states.get(txn) != txn_states.OPEN}
-
-    @retried
-    def heartbeat_range(self, low: TxnId, high: TxnId) -> HeartbeatRange:
-        """Records a heartbeat of ``low`` to ``high``.
-
-        Returns ended ones (Hive's ``HeartbeatTxnRangeFunction``).
-
-        Raises:
-            Refused: the range is empty.
-        """
-        if low > high:
-            raise Refused(f"heartbeat of transactions {low} to {high}: the first is above the last")
-        within = TXNS.c.TXN_ID.between(low, high)
-        with self._database.write() as conn:
-            alive = update(TXNS).where(within, TXNS.c.TXN_STATE == txn_states.OPEN)
-            if conn.execute(alive.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == high - low + 1:
-                return HeartbeatRange()
-            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(within)).all()
-        states = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
-        aborted = frozenset(txn for txn, state in states.items() if state == txn_states.ABORTED)
-        opened = {txn for txn, state in states.items() if state == txn_states.OPEN}
-        everyone = frozenset(TxnId(txn) for txn in range(low, high + 1))
-        return HeartbeatRange(no_such=everyone - aborted - opened, aborted=aborted)
 
     def state(self, txn: TxnId) -> str | None:
         """Returns ``o``, ``a`` or ``c``.

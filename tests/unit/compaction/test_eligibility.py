@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compactor.compaction.eligibility import (
     Candidate,
@@ -16,8 +14,6 @@ from compactor.compaction.eligibility import (
     consecutive_failures,
     no_auto_compaction,
     no_cleanup,
-    order_entities,
-    sort_key,
 )
 from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
@@ -204,34 +200,3 @@ def test_the_first_reason_in_hives_order_wins() -> None:
         history=_history(FAILED, FAILED),
     )
     assert "already working" in _skipped(everything).because
-
-
-entities = st.builds(
-    Entity,
-    database=st.sampled_from("ab"),
-    table=st.sampled_from("xyz"),
-    partition=st.none() | st.sampled_from(["p=1", "p=2"]),
-)
-
-
-@given(st.lists(entities), st.none() | entities)
-def test_the_order_is_total_and_wraps_round(given_: list[Entity], after: Entity | None) -> None:
-    """PROTOCOL 10: no candidate gets a second turn before all others had theirs."""
-    ordered = order_entities(given_, after)
-    assert sorted(ordered, key=sort_key) == sorted(set(given_), key=sort_key)
-    assert order_entities(reversed(given_), after) == ordered
-    if after is not None:
-        behind = [sort_key(entity) > sort_key(after) for entity in ordered]
-        assert behind == sorted(behind, reverse=True)
-
-
-def test_the_cursor_reaches_every_entity() -> None:
-    """With room for two of five in each pass, every candidate has been looked at after three passes."""
-    everybody = [Entity(database="d", table="t", partition=f"p={number}") for number in range(5)]
-    seen: list[Entity] = []
-    cursor = None
-    for _ in range(3):
-        taken = order_entities(everybody, cursor)[:2]
-        cursor = taken[-1]
-        seen += taken
-    assert set(seen) == set(everybody)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.compaction import portions as module
-from compactor.compaction.eligibility import order_entities
 from compactor.compaction.portions import Portion, split_portions
 from compactor.compaction.queue_entry import Entity
+from tests.support.candidates import order_entities
 
 NAMES = st.sampled_from("abc")
 TABLES = st.dictionaries(st.tuples(NAMES, NAMES), st.sets(st.none() | NAMES, min_size=1), max_size=6)

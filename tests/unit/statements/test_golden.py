@@ -13,7 +13,7 @@ from compactor.locking.statement_rules import Accessing, Name
 from compactor.settings.precedence import Settings
 from compactor.statements import parsed_actions
 from compactor.statements.parser import parse, parse_script
-from compactor.statements.statement_list import FORMS, get_form
+from compactor.statements.statement_list import FORMS
 
 CASES = Path(__file__).with_name("statements.txt")
 
@@ -102,8 +102,13 @@ def test_a_statement_becomes_its_form_its_action_and_its_locks(text: str, told: 
 
 def test_every_form_of_the_list_has_a_case() -> None:
     """TABLES 15: the list is closed, and what is parsed is on it."""
+    listed = {form.name for form in FORMS}
     names = {told.partition(" [")[0] for _, told in cases() if not told.startswith("!")}
-    assert {get_form(name).name for name in names} == {form.name for form in FORMS}
+    others = names - listed
+    assert {
+        name for name in others if not name.startswith("ALTER TABLE ")
+    } == set()  # those that are not run share a form
+    assert names & listed | ({"ALTER TABLE …"} if others else set()) == listed
 
 
 def test_each_form_is_done_or_has_its_words() -> None:
