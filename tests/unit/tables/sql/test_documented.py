@@ -33,7 +33,7 @@ def test_the_examples_run(
 ) -> None:
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
     monkeypatch.chdir(tmp_path)
-    metastore.embedded_catalog.create_database("sales", str(warehouse))
+    metastore.embedded_catalog.create_database("default", str(warehouse))
     said = []
     for command in shlex.split(EXAMPLES[0], comments=True):
         if command == "compactor":
@@ -42,7 +42,8 @@ def test_the_examples_run(
             said[-1].append(command)
     outputs = [CliRunner().invoke(program, arguments) for _, *arguments in said]
     assert [done.output for done in outputs if done.exit_code] == []
-    assert outputs[2].stdout == '{"id": 5, "amount": "12.00"}\n'
-    assert outputs[3].stdout.splitlines()[1:3] == ["sales.orders: 1 row updated", "sales.orders: 1 row deleted"]
-    assert "nightly" in outputs[5].stdout
-    assert len(outputs) == 7
+    assert outputs[0].stdout == f"database sales is created at {warehouse}/sales.db\n"
+    assert outputs[3].stdout == '{"id": 5, "amount": "12.00"}\n'
+    assert outputs[4].stdout.splitlines()[1:3] == ["sales.orders: 1 row updated", "sales.orders: 1 row deleted"]
+    assert "nightly" in outputs[6].stdout
+    assert len(outputs) == 8
