@@ -87,4 +87,5 @@ def test_every_judge_finds_what_was_inserted(
             raise
         return  # a map has a key twice, beside times that only pyorc writes
     (path,) = (database / name).glob("delta_*/bucket_00000")
-    assert not [loss for judge in judges() for loss in _loses(judge, path, example)]
+    losses = [loss for judge in judges() for loss in _loses(judge, path, example)]
+    assert not losses, losses  # also where pytest does not show them
