@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,9 @@ _OPERATORS: dict[str, Callable[..., bool]] = {
 }
 
 
+_TIME = re.compile(r"([0-9]{4})-[0-9]{2}-[0-9]{2} [0-9:]{8}\.([0-9]{9})Z?")
+
+
 @dataclass(frozen=True, slots=True)
 class Predicate:
     """A condition on one column, such as ``Predicate("id", "in", (1, 2), negated=True)``.
@@ -37,6 +41,12 @@ class Predicate:
     def finds_null(self) -> bool:
         """True if SQL finds the rows in which the column is NULL."""
         return (self.operator == "is null") != self.negated and self.operator in ("is null", "<=>")
+
+    @property
+    def has_early_fraction(self) -> bool:
+        """True if a value is a time before 1970 with a fraction of a second, which pyorc hands over as another time."""
+        times = [_TIME.fullmatch(value) for value in self.values if isinstance(value, str)]
+        return any(time and time[1] < "1970" and time[2] != "000000000" for time in times)
 
     def matches(self, row: Row, schema: str) -> bool:
         """Tells whether SQL finds a row of a file with this schema: a comparison with NULL is neither true nor false."""

@@ -63,6 +63,8 @@ def _loses(judge: Judge, path: Path, example: Example) -> Iterator[str]:
     if _shows_all(judge, example) and texts(row[-1] for row in rows) != texts(file.rows):
         yield f"{judge.name} reads {rows[:5]}"
     for predicate, answer in zip(predicates, answers, strict=True):
+        if judge is PYORC and predicate.has_early_fraction:
+            continue
         lost = set(texts(row for row in rows if predicate.matches(row, schema))) - set(texts(answer))
         if lost:
             yield f"{judge.name} does not find {sorted(lost)[:3]} with {predicate}"
