@@ -15,7 +15,7 @@ FURTHER_PACKAGES += prometheus libkrb5-dev krb5-kdc krb5-admin-server krb5-user 
 # The parts of `make test-all`, each at most 40 minutes on two cores. Together they are every test.
 TESTS_unit := tests/unit tests/conformance tests/security ## every module alone; hostile content
 TESTS_model := tests/model ## generated stories and histories against plain tables
-TESTS_databases := tests/contract ## SQLite, PostgreSQL, MariaDB
+TESTS_databases := tests/contract ## SQLite, PostgreSQL, MariaDB, MySQL, PgBouncer
 TESTS_crash := tests/crash ## a process killed at each step
 TESTS_roles := tests/integration/roles tests/integration/cli tests/integration/bad_input tests/integration/locks
 TESTS_roles += tests/integration/rewrite tests/integration/tables tests/integration/test_programs_after_a_restore.py ## several layers at once

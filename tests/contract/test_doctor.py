@@ -18,6 +18,7 @@ from compactor.compaction.states import CompactionType
 from compactor.database import privileges
 from compactor.doctor import checks
 from compactor.doctor import metastore_checks as doctor_metastore
+from compactor.doctor.server_checks import check_servers
 from compactor.locking.lock_types import LockRequest, LockType
 from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
@@ -31,6 +32,7 @@ from compactor.site.site import Site
 from compactor.state.state_database import OwnState, init, open_state
 from compactor.state.state_tables import metadata
 from compactor.storage.local import LocalStorage
+from tests.support import servers
 from tests.support.places import Place
 from tests.support.tables import insert as insert_rows
 from tests.support.tables import make_table, with_settings
@@ -227,6 +229,25 @@ def test_rights_to_our_own_state_are_checked_too(place: Place) -> None:
         named = privileges.missing(state.database, metadata.tables.values())
         assert ("USAGE on sequence COMPACTOR_BATCHES_BATCH_ID_seq" in named) is (lacks and is_postgres)
         state.close()
+    metastore.close()
+
+
+@pytest.mark.parametrize("place", [name for name in servers.NAMES if "postgresql" not in name], indirect=True)
+def test_a_server_that_is_not_alone(place: Place) -> None:
+    """Nor in UTC: both are the server's own settings, and concern Hive as much as us."""
+    metastore = open_metastore("default", place.url, read_only=True)
+    site = Site.here("default", metastore, None, LocalStorage(), Settings.of())
+    assert found(site, "server").level is Level.OK
+    place.server.sql("SET GLOBAL auto_increment_increment = 2, GLOBAL time_zone = '+02:00';", "mysql")
+    try:
+        findings = {finding.subject: finding for finding in check_servers(site)}
+    finally:
+        place.server.sql("SET GLOBAL auto_increment_increment = 1, GLOBAL time_zone = 'SYSTEM';", "mysql")
+    assert findings["primaries"].level is Level.WARN
+    assert "auto_increment_increment is 2" in findings["primaries"].found
+    is_right = "11.8" in place.server.sql("SELECT VERSION();", "mysql")  # which tells equal hours apart
+    assert ("time zone" in findings) is not is_right
+    assert is_right or "+02:00" in findings["time zone"].found
     metastore.close()
 
 

@@ -77,7 +77,7 @@ def outcome(call: Callable[[], object]) -> type[Exception] | None:
 
 @pytest.mark.usefixtures("state")
 def test_names_are_refused_in_words(store: str, metastore: Metastore) -> None:
-    """Whether a name is looked up or written: never as a bug, and never as a database that is away."""
+    """A name that is looked up or written is never a bug, nor a database that is away."""
     can_hold = stored(store) == TEXT
     named = Entity(database="default", table="t", partition=f"p={NAME}")
     for entity in (named, replace(named, table=NAME, partition=None)):

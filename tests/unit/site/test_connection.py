@@ -76,6 +76,18 @@ def test_hive_site_alone_names_the_database() -> None:
     assert found(None) is None
 
 
+def test_a_jdbc_url_in_place_of_ours() -> None:
+    """Its options are translated like those of ``hive-site.xml``, and so are they refused."""
+    site = {"javax.jdo.option.ConnectionUserName": "hive", **CLEAR}
+    assert found("jdbc:mysql://db:3306/hive?sslMode=REQUIRED", site) is not None
+    assert found("jdbc:postgresql://db:5432/hive", site) == "postgresql+psycopg://hive:clear@db:5432/hive"
+    with pytest.raises(BadSetting, match=r"url is for 'jdbc:oracle:thin:…'; expected: jdbc:postgresql") as refused:
+        found("jdbc:oracle:thin:hive/geheim@db")
+    assert "geheim" not in str(refused.value)
+    with pytest.raises(BadSetting, match=r"option nonsense cannot be carried over"):
+        found("jdbc:mysql://db/hive?nonsense=1")
+
+
 def test_the_password_of_the_credential_store() -> None:
     site = stored("locked.jceks")
     assert found(site=site, environment={"HADOOP_CREDSTORE_PASSWORD": "secret1"}) == URL.replace("@", ":other@")
