@@ -6,10 +6,11 @@ A pool may hold its batches back, because of its hours or its number of applicat
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
+from compactor.base.errors import CompactorError, DatabaseUnavailable, LostClaim, failing_alone
 from compactor.base.identities import process_user
 from compactor.compaction.pool_policy import (
     DEFAULT,
@@ -27,6 +28,7 @@ from compactor.site import lost_workers
 from compactor.site.mode import Mode, may_somewhere
 from compactor.site.run_as import run_as
 from compactor.site.site import Site, Target, own_state
+from compactor.state.batches import SchedulerTask
 from compactor.state.state_database import OwnState
 from compactor.worker.worker import end_waiting, is_ours
 
@@ -68,12 +70,27 @@ class PlannedBatch:
         }
 
 
-def plan_batches(site: Site, pools: Collection[str] | None = None, *, route: str | None = None) -> list[PlannedBatch]:
-    """Puts all entries that can be claimed now into batches, except those that another batch reserves.
+TaskFor: TypeAlias = Callable[[str | None, Sequence[PlannedBatch]], SchedulerTask | None]
+
+
+def plan_batches(
+    site: Site,
+    pools: Collection[str] | None = None,
+    *,
+    route: str | None = None,
+    most: int | None = None,
+    task_for: TaskFor = lambda pool, planned: None,
+) -> list[PlannedBatch]:
+    """Puts the entries that can be claimed now into batches, except entries that another batch has reserved.
+
+    Batches are planned in the order of their oldest requests. Another planner may take an entry meanwhile; then the batch
+    with this entry is left to the next pass.
 
     Args:
         pools: the pools whose entries are planned, where ``default`` is for entries without a pool; None for all.
         route: digest of a route; if set, plans at most one batch, of this route. Resident applications use it.
+        most: the most batches to plan; the entries of others stay unreserved. None for no bound.
+        task_for: returns the task of a scheduler that will submit the next batch, from its pool and the batches before it.
     """
     store = own_state(site)
     if may_somewhere(site.settings, Mode.COMPACT):
@@ -84,7 +101,17 @@ def plan_batches(site: Site, pools: Collection[str] | None = None, *, route: str
     if route is not None:
         items = [item for item in items if item.route.digest == route]
     assembled = group_batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
-    return [_register(site, store, startable) for startable in select_startable(site, assembled)]
+    planned: list[PlannedBatch] = []
+    for startable in select_startable(site, assembled):
+        if most is not None and len(planned) >= most:
+            log.info("%d batches are planned, as many as the caller can start; the rest waits for the next pass", most)
+            break
+        try:
+            task = task_for(startable.batch.route.pool, planned)
+            planned.append(_register(site, store, startable, task))
+        except LostClaim as lost:
+            log.info("a batch is left to the next pass: %s", lost)
+    return planned
 
 
 def list_claimable_ids(site: Site, pools: Collection[str] | None = None) -> list[int]:
@@ -142,7 +169,7 @@ def _choose_route(site: Site, entry: Entry, target: Target) -> Route:
     return chosen if chosen.queue or policy is None else replace(chosen, queue=policy.queue)
 
 
-def _register(site: Site, store: OwnState, startable: StartableBatch) -> PlannedBatch:
+def _register(site: Site, store: OwnState, startable: StartableBatch, task: SchedulerTask | None) -> PlannedBatch:
     batch, r = startable.batch, startable.batch.route
     number = store.batches.plan(
         site.name,
@@ -151,6 +178,7 @@ def _register(site: Site, store: OwnState, startable: StartableBatch) -> Planned
         [item.entry.id for item in batch.items],
         dict(r.conf),
         route=r.digest,
+        task=task,
         reserved_ms=site.settings.milliseconds("compactor.batch.reserved"),
     )
     planned = store.batches.get(number)

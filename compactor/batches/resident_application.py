@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from compactor.base.errors import CompactorError, LostClaim
+from compactor.base.errors import CompactorError
 from compactor.batches.assembly import list_claimable_ids, plan_batches
 from compactor.batches.driver import WorkerPass
 from compactor.compaction.pool_policy import DEFAULT
@@ -72,11 +72,11 @@ def linger(
 
 
 def _plan_batch(site: Site, pool: str | None, route: str, resident: int) -> int | None:
-    """Plans a batch of waiting entries and returns its id; None if another resident will take it."""
-    try:
-        batches = plan_batches(site, {pool or DEFAULT}, route=route)
-    except LostClaim:  # a planner was faster
-        return None
+    """Plans a batch of waiting entries and returns its id.
+
+    None if another planner was faster, or if another resident of the route will take it.
+    """
+    batches = plan_batches(site, {pool or DEFAULT}, route=route)
     return next((batch.batch_id for batch in batches if batch.resident in (resident, None)), None)
 
 

@@ -153,13 +153,14 @@ def _quarantine(site: Site) -> dict[str, Any]:
 
 
 def _own_state(site: Site) -> dict[str, Any]:
-    """Purges our own state: old decisions and conditions, and the figures of old runs."""
+    """Purges our own state: old decisions and conditions, figures of old runs, and what old runs waited for."""
     if site.state is None:
         return {}
     seen = site.settings.milliseconds("compactor.decisions.retention")
     runs = site.settings.milliseconds("compactor.runs.retention")
     purged = site.state.decisions.purge(seen) + site.state.conditions.purge(seen) + site.state.runs.purge(runs)
     purged += site.state.sightings.purge_locations(_PLACES_MS) + site.state.runs.purge_progress(_PROGRESS_MS)
+    purged += site.state.awaited.purge(runs)
     purged += site.state.reads.purge(site.name, site.settings.milliseconds("compactor.reads.retention"))
     return {"state_purged": purged}
 

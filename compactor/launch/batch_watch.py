@@ -38,9 +38,11 @@ class BatchProgress:
     tracking_url: str | None = None
     log_url: str | None = None  #: of the driver's output
     has_driver: bool = False  #: its driver has registered
+    is_reserved: bool = True  #: no planner may take its entries
     end: str | None = None  #: how the application ended that did not end its batch
     entries: Mapping[int, str] = field(default_factory=dict)  #: id -> "demo.flights/month=1: working"
     still_open: tuple[int, ...] = ()
+    claimed: tuple[int, ...] = ()  #: those of ``still_open`` on which a worker works
     failed: Mapping[int, str] = field(default_factory=dict)  #: id -> a sentence
     compacted: Mapping[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  #: ids by (database, table)
 
@@ -58,8 +60,10 @@ class BatchProgress:
             tracking_url=batch.batch.tracking_url,
             log_url=batch.batch.log_url,
             has_driver=batch.batch.driver is not None,
+            is_reserved=batch.batch.reserved_until > batch.batch.read_at,
             entries={entry.id: f"{entry.entity}: {entry.state.label}" for entry in batch.entries.values()},
             still_open=tuple(entry.id for entry in batch.open_entries),
+            claimed=tuple(entry.id for entry in batch.open_entries if entry.state is State.WORKING),
             failed={
                 entry.id: f"compaction {entry.id} of {entry.entity}: {State.FAILED.label}: {entry.error}"
                 for entry in batch.failed_entries
@@ -99,10 +103,13 @@ def decide_next_step(progress: BatchProgress, launches: int) -> NextStep:
     """Decides the next step with a batch that this try has launched ``launches`` times so far.
 
     A running application is watched, whoever launched it. A lost or released one is launched again. One that ended is
-    not, unless a person runs the task again while some of its entries still wait.
+    not, unless a person runs the task again while some of its entries still wait. Nothing is launched for entries that
+    others have claimed or ended, and a batch whose reservation has ended is first reserved again.
     """
     if progress.status is BatchStatus.WAITS:
-        return NextStep.LAUNCH
+        if len(progress.still_open) == len(progress.claimed):
+            return NextStep.CONCLUDE
+        return NextStep.LAUNCH if progress.is_reserved else NextStep.RENEW
     if progress.status is BatchStatus.UNDER_WAY:
         return NextStep.WATCH
     if not progress.still_open:

@@ -1,6 +1,7 @@
 """Batches: the queue entries that one Spark application works on, and their driver.
 
-An entry in a batch is reserved until the reservation ends; the first driver that registers a batch gets it.
+An entry in a batch is reserved until the reservation ends; the first driver that registers a batch gets it. An entry is in
+one batch: a planner that takes entries whose reservation has ended releases the batch that had them.
 
 A resident is an application that waits for further batches of its route, which saves the time of further starts. A
 planner assigns a batch to a resident in the transaction that plans the batch. A resident leaves only if it has no
@@ -17,15 +18,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from sqlalchemy import ColumnElement, Connection, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, exists, func, insert, select, update
 
 from compactor.base.errors import LostClaim, NotFound, Refused
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
+from compactor.database.prepared import in_parts
 from compactor.state.state_tables import BATCH_ENTRIES, BATCHES, RESIDENTS, lock_state
 
 RESERVED_MS = 600_000  #: ``compactor.batch.reserved``
 TASK_URL_LENGTH = 1024
+_AT_ONCE = 100  #: ids in one statement
 _B = BATCHES.c
 _E = BATCH_ENTRIES.c
 _R = RESIDENTS.c
@@ -44,6 +47,16 @@ class BatchState(enum.Enum):
 
 
 _RESERVED = (BatchState.PLANNED.value, BatchState.RUNNING.value)  #: states in which the entries of a batch are reserved
+#: A batch that nobody has launched.
+_UNLAUNCHED = (_B.STATE == BatchState.PLANNED.value, _B.APPLICATION_ID.is_(None), _B.RESIDENT_ID.is_(None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerTask:
+    """The task of a scheduler that submits a batch: its name within the run that planned the batch."""
+
+    run: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +81,7 @@ class Batch:
     tracking_url: str | None = None  #: of Spark's own page, while the application runs
     log_url: str | None = None  #: of the driver's output
     task_url: str | None = None  #: of the scheduler's task that submitted it, with its log
+    scheduler_task: SchedulerTask | None = None  #: the task that a scheduler will start for it
     started_at: int | None = None
     ended_at: int | None = None
 
@@ -100,12 +114,14 @@ class Batches:
         conf: Mapping[str, str],
         *,
         route: str | None = None,
+        task: SchedulerTask | None = None,
         reserved_ms: int = RESERVED_MS,
     ) -> int:
-        """Reserves these entries as one batch and returns its id.
+        """Reserves these entries as one batch and returns its id. Batches whose reservation of one has ended are released.
 
         Args:
             route: digest of the place where it runs; an idle resident of that route gets the batch.
+            task: the scheduler's task that will submit it.
 
         Raises:
             LostClaim: another planner has reserved one of the entries meanwhile.
@@ -118,6 +134,7 @@ class Batches:
             if taken := sorted(set(entry_ids) & _reserved(conn, metastore)):
                 raise LostClaim(f"entries {', '.join(map(str, taken))} of metastore {metastore} are in another batch")
             now = now_ms(conn)
+            _release_expired(conn, metastore, entry_ids, now)
             row = {
                 "METASTORE": metastore,
                 "POOL": pool,
@@ -129,6 +146,8 @@ class Batches:
                 "ATTEMPT": 0,
                 "RESERVED_UNTIL": now + reserved_ms,
                 "PLANNED_AT": now,
+                "SCHEDULER_RUN": None if task is None else task.run,
+                "SCHEDULER_TASK": None if task is None else task.name,
             }
             key = conn.execute(insert(BATCHES).values(**row)).inserted_primary_key
             if key is None:
@@ -142,6 +161,47 @@ class Batches:
         """Returns the entries of planned and running batches whose reservation has not ended."""
         with self._database.read() as conn:
             return _reserved(conn, metastore)
+
+    def list_unlaunched(self, metastore: str) -> list[Batch]:
+        """Returns the batches that wait for the task of a scheduler, also if their reservation has ended."""
+        query = select(_B.BATCH_ID).where(_B.METASTORE == metastore, _B.SCHEDULER_RUN.is_not(None), *_UNLAUNCHED)
+        return self._list(query)
+
+    def list_of_run(self, metastore: str, run: str) -> list[Batch]:
+        """Returns the batches that a run of a scheduler has planned, in this order."""
+        return self._list(select(_B.BATCH_ID).where(_B.METASTORE == metastore, _B.SCHEDULER_RUN == run))
+
+    def _list(self, query: Select[int]) -> list[Batch]:
+        with self._database.read() as conn:
+            return [_batch(conn, batch_id) for batch_id in conn.execute(query.order_by(_B.BATCH_ID)).scalars().all()]
+
+    @retried
+    def keep(self, batch_id: int, reserved_ms: int) -> bool:
+        """Reserves a batch that nobody has launched for ``reserved_ms`` from now, also if its reservation has ended.
+
+        Returns false if it was launched or given back, or if another batch has its entries.
+        """
+        with self._database.write() as conn:
+            lock_state(conn)
+            waiting = update(BATCHES).where(_B.BATCH_ID == batch_id, *_UNLAUNCHED)
+            return conn.execute(waiting.values(RESERVED_UNTIL=now_ms(conn) + reserved_ms)).rowcount == 1
+
+    @retried
+    def forget_task(self, batch_id: int) -> bool:
+        """Releases a batch that nobody has launched, and forgets the task that should have launched it.
+
+        Returns false if it was launched.
+        """
+        with self._database.write() as conn:
+            lock_state(conn)
+            waiting = update(BATCHES).where(_B.BATCH_ID == batch_id, *_UNLAUNCHED)
+            values = {
+                "STATE": BatchState.RELEASED.value,
+                "ENDED_AT": now_ms(conn),
+                "SCHEDULER_RUN": None,
+                "SCHEDULER_TASK": None,
+            }
+            return conn.execute(waiting.values(values)).rowcount == 1
 
     def count_by_pool(self, metastore: str) -> Counter[str | None]:
         """Counts the planned and running batches of each pool whose reservation has not ended."""
@@ -230,6 +290,7 @@ class Batches:
                 return False
             if _reserved(conn, batch.metastore) & set(batch.entry_ids):
                 return False
+            _release_expired(conn, batch.metastore, batch.entry_ids, now)
             values = {
                 "STATE": BatchState.PLANNED.value,
                 "DRIVER": None,
@@ -371,6 +432,18 @@ class Batches:
             ]
 
 
+def _release_expired(conn: Connection, metastore: str, entry_ids: Sequence[int], now: int) -> None:
+    """Releases the batches that have one of the entries although their reservation has ended."""
+    expired = (_B.METASTORE == metastore, _B.STATE.in_(_RESERVED), _B.RESERVED_UNTIL <= now)
+    members = select(_B.BATCH_ID).join(BATCH_ENTRIES, _B.BATCH_ID == BATCH_ENTRIES.c.BATCH_ID).where(*expired)
+    ids: set[int] = set()
+    for part in in_parts(entry_ids, _AT_ONCE):
+        ids.update(conn.execute(members.where(BATCH_ENTRIES.c.ENTRY_ID.in_(part))).scalars())
+    for part in in_parts(sorted(ids), _AT_ONCE):
+        release = update(BATCHES).where(_B.BATCH_ID.in_(part))
+        conn.execute(release.values(STATE=BatchState.RELEASED.value, ENDED_AT=now))
+
+
 def _reserved(conn: Connection, metastore: str) -> set[int]:
     query = (
         select(BATCH_ENTRIES.c.ENTRY_ID)
@@ -408,9 +481,14 @@ def _batch(conn: Connection, batch_id: int) -> Batch:
         tracking_url=row.TRACKING_URL,
         log_url=row.LOG_URL,
         task_url=row.TASK_URL,
+        scheduler_task=_scheduler_task(row.SCHEDULER_RUN, row.SCHEDULER_TASK),
         started_at=row.STARTED_AT,
         ended_at=row.ENDED_AT,
     )
+
+
+def _scheduler_task(run: str | None, name: str | None) -> SchedulerTask | None:
+    return None if run is None or name is None else SchedulerTask(run=run, name=name)
 
 
 def _unknown(batch_id: int) -> NotFound:

@@ -17,6 +17,7 @@ from sqlalchemy import table as table_named
 
 from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database, make_folder, open_database
+from compactor.state.awaited_requests import AwaitedRequests
 from compactor.state.batches import Batches
 from compactor.state.decisions import Decisions
 from compactor.state.kept_columns import KeptColumns
@@ -37,6 +38,7 @@ class OwnState:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.batches = Batches(database)
+        self.awaited = AwaitedRequests(database)
         self.runs = Runs(database)
         self.decisions = Decisions(database)
         self.sightings = Sightings(database)

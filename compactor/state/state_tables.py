@@ -46,6 +46,8 @@ BATCHES = Table(
     Column("TRACKING_URL", String(512)),
     Column("LOG_URL", String(512)),
     Column("TASK_URL", String(1024)),
+    Column("SCHEDULER_RUN", String(640)),
+    Column("SCHEDULER_TASK", String(272)),
     Column("ROUTE", String(64)),
     Column("RESIDENT_ID", BigInteger),
     Column("RESERVED_UNTIL", BigInteger, nullable=False),
@@ -61,6 +63,15 @@ BATCH_ENTRIES = Table(
     metadata,
     Column("BATCH_ID", BigInteger, ForeignKey("COMPACTOR_BATCHES.BATCH_ID"), primary_key=True, autoincrement=False),
     Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
+)
+
+AWAITED = Table(
+    "COMPACTOR_AWAITED",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("RUN_KEY", String(64), primary_key=True),
+    Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
+    Column("SINCE", BigInteger, nullable=False),
 )
 
 RESIDENTS = Table(

@@ -46,6 +46,24 @@ def test_the_next_step(status: BatchStatus, still_open: tuple[int, ...], launche
     assert decide_next_step(progress(status, *still_open), launches) is wanted
 
 
+@pytest.mark.parametrize(
+    ("still_open", "claimed", "is_reserved", "expected"),
+    [
+        ((), (), True, NextStep.CONCLUDE),  # another batch or a worker without one has compacted all
+        ((1, 2), (1, 2), True, NextStep.CONCLUDE),  # others work on them
+        ((1, 2), (1,), True, NextStep.LAUNCH),
+        ((1,), (), False, NextStep.RENEW),  # another planner may have taken it
+    ],
+)
+def test_nothing_is_launched_without_an_open_entry(
+    still_open: tuple[int, ...], claimed: tuple[int, ...], is_reserved: bool, expected: NextStep
+) -> None:
+    waits = BatchProgress(
+        batch_id=1, status=BatchStatus.WAITS, still_open=still_open, claimed=claimed, is_reserved=is_reserved
+    )
+    assert decide_next_step(waits, 0) is expected
+
+
 def test_only_news_is_reported() -> None:
     first = BatchProgress(batch_id=3, status=BatchStatus.UNDER_WAY, entries={1: "a.b: initiated", 2: "a.c: initiated"})
     second = BatchProgress(

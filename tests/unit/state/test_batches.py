@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import LostClaim, NotFound, Refused
-from compactor.state.batches import BatchState
+from compactor.state.batches import BatchState, SchedulerTask
 from compactor.state.state_database import OwnState
 
 ALIVE = 60_000
@@ -91,6 +91,48 @@ def test_a_batch_is_not_planned_again_over_another_one(fresh: OwnState) -> None:
     plan(fresh, 2, 3)
     assert not fresh.batches.renew(batch, 60_000)
     assert fresh.batches.get(batch).state is BatchState.DONE
+
+
+def test_a_planner_that_takes_an_entry_releases_the_batch_that_had_it(fresh: OwnState) -> None:
+    """Its reservation has ended. Neither a late launcher nor a late driver gets it: a request is in one batch."""
+    late, running = plan(fresh, 1, 2, reserved_ms=-1), plan(fresh, 3, reserved_ms=60_000)
+    assert fresh.batches.register(running, "a", -1)
+    other = plan(fresh, 4, reserved_ms=-1)
+    plan(fresh, 2, 3)
+    assert [fresh.batches.get(batch).state for batch in (late, running)] == [BatchState.RELEASED] * 2
+    assert not fresh.batches.register(late, "b", 60_000)
+    assert not fresh.batches.extend(running, "a", 60_000)
+    assert fresh.batches.register(other, "b", 60_000)
+
+
+def test_a_batch_that_is_planned_again_takes_its_entries_from_an_expired_one(fresh: OwnState) -> None:
+    first = plan(fresh, 1)
+    fresh.batches.release(first)
+    second = plan(fresh, 1, reserved_ms=-1)
+    assert fresh.batches.renew(first, 60_000)
+    assert fresh.batches.get(second).state is BatchState.RELEASED
+
+
+def test_a_batch_waits_for_the_task_of_a_scheduler(fresh: OwnState) -> None:
+    def plan_for(entry: int, run: str) -> int:
+        task = SchedulerTask(run=run, name=f"compact_{entry}")
+        return fresh.batches.plan("m", None, None, [entry], {}, task=task, reserved_ms=-1)
+
+    waiting, launched, other = plan_for(1, "a"), plan_for(2, "a"), plan_for(3, "b")
+    plan(fresh, 4)
+    fresh.batches.set_application(launched, "application_1", 60_000)
+    assert [batch.id for batch in fresh.batches.list_unlaunched("m")] == [waiting, other]
+    assert [batch.id for batch in fresh.batches.list_of_run("m", "a")] == [waiting, launched]
+    assert fresh.batches.keep(waiting, 60_000)
+    assert not fresh.batches.keep(launched, 60_000)
+    assert fresh.batches.reserved("m") == {1, 2, 4}
+    assert fresh.batches.forget_task(waiting)
+    assert not fresh.batches.forget_task(waiting)
+    assert not fresh.batches.forget_task(launched)
+    assert not fresh.batches.keep(waiting, 60_000)
+    row = fresh.batches.get(waiting)
+    assert (row.state, row.scheduler_task) == (BatchState.RELEASED, None)
+    assert fresh.batches.get(other).scheduler_task == SchedulerTask(run="b", name="compact_3")
 
 
 def test_newest_first_by_state_and_metastore(fresh: OwnState) -> None:
