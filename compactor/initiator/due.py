@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from compactor.base.errors import CompactorError
+from compactor.compaction.health import Condition
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.initiator.candidate_scan import DISAGREEMENT, CandidateScan, Considered
@@ -21,6 +22,14 @@ class Due:
     entity: Entity
     type: CompactionType
     because: str
+    deltas: int = 0
+    delta_bytes: int = 0
+
+    @property
+    def urgency(self) -> tuple[int, int, str, str, str]:
+        """The sort key of the most urgent one first: most deltas, then most bytes in deltas, then by name."""
+        entity = self.entity
+        return -self.deltas, -self.delta_bytes, entity.database, entity.table, entity.partition or ""
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -32,7 +41,7 @@ class Due:
 
 
 def due_in_table(site: Site, table: Table, partition: str | None = None) -> list[Due]:
-    """Returns the due partitions of ``table`` by name, or only the partition with the given stored name.
+    """Returns the due partitions of ``table``, most urgent first, or only the partition with the given stored name.
 
     Only thresholds count: a table is also due if it is paused, excluded from compaction or queued already. Like the
     initiator, this considers only partitions with recorded writes or aborted transactions.
@@ -51,7 +60,7 @@ def due_in_table(site: Site, table: Table, partition: str | None = None) -> list
 
 
 def due_in_database(site: Site, database: str) -> list[Due]:
-    """Returns the due entities in all tables of ``database``, by name.
+    """Returns the due entities in all tables of ``database``, most urgent first.
 
     Logs and skips those that cannot be listed.
     """
@@ -74,7 +83,7 @@ def _due(scan: CandidateScan, entities: Collection[Entity], *, strictly: bool) -
     if strictly:
         _check_all_decided(considered)
     due = [entry for entry in map(_due_or_none, considered) if entry is not None]
-    return sorted(due, key=lambda entry: (entry.entity.database, entry.entity.table, entry.entity.partition or ""))
+    return sorted(due, key=lambda candidate: candidate.urgency)
 
 
 def _measure(scan: CandidateScan, entity: Entity) -> Considered:
@@ -97,4 +106,11 @@ def _due_or_none(considered: Considered) -> Due | None:
     decision = considered.decision or considered.measured
     if decision is None or decision.type is None:
         return None
-    return Due(entity=considered.entity, type=decision.type, because=decision.because)
+    condition = considered.condition or Condition()
+    return Due(
+        entity=considered.entity,
+        type=decision.type,
+        because=decision.because,
+        deltas=condition.deltas,
+        delta_bytes=condition.delta_bytes,
+    )

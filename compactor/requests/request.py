@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -23,6 +24,7 @@ from compactor.site.site import Site, ground_of, must_be_compactable
 from compactor.worker.file_formats import file_format_of, must_suit
 from compactor.worker.rebalance_view import must_be_possible
 
+log = logging.getLogger(__name__)
 _AT_ONCE = 1000  #: requests that one transaction enqueues
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
 AUTO = "auto"  #: the type that the initiator would choose, major where nothing is due
@@ -30,7 +32,8 @@ _DIGITS = 24  #: of a run's digest in CQ_INITIATOR_ID, which has 128 characters
 _Reasons: TypeAlias = dict[
     Entity, tuple[str, CompactionType | None]
 ]  #: the reason, and the type that the initiator would choose
-_UNDER_WAY = (State.INITIATED, State.WORKING)
+#: States of a request of somebody else that a run waits for; it may have been compacted since it was refused.
+_JOINED = (State.INITIATED, State.WORKING, State.READY_FOR_CLEANING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +92,16 @@ def request_compaction(
     return request_as(site, words)
 
 
-def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enqueued]:
+def request_as(
+    site: Site, words: RequestWords, who: str = "manual", *, without: Collection[Entity] = ()
+) -> list[Enqueued]:
     """Enqueues the table, or the partition; without one, every partition.
 
     Thresholds do not apply. A partition that is queued already is returned as refused; the others are enqueued.
 
     Args:
         who: the end of the initiator's id in the rows, without ``-``; ``manual`` for a person.
+        without: tables or partitions that are left out, since the same requester has requested them.
 
     Raises:
         NotFound: no such table or partition.
@@ -111,7 +117,7 @@ def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enq
     settings = site.settings_for(table)
     requested = with_request(settings, words.properties)
     must_suit(table, requested.output_class, site.metastore.dialect.layout)
-    entities = entities_of(site, table, words.partition)
+    entities = [entity for entity in entities_of(site, table, words.partition) if entity not in without]
     _must_be_compactable(site, table, entities)
     overlapping = _overlapping(site, table, entities)
     order: tuple[OrderBy, ...] = ()
@@ -135,7 +141,7 @@ def request_as(site: Site, words: RequestWords, who: str = "manual") -> list[Enq
     results = [Enqueued(entity=entity, refused=why) for entity, why in overlapping.items()]
     for start in range(0, len(requests), _AT_ONCE):
         results += _enqueue(site, requests[start : start + _AT_ONCE])
-    if all(r.refused is not None for r in results):
+    if not without and all(r.refused is not None for r in results):
         raise Refused("; ".join(r.refused or "" for r in results) or f"{words.table}: it has no partitions")
     return results
 
@@ -262,50 +268,77 @@ class RequestedOnce:
         }
 
 
-def request_once(site: Site, words: RequestWords, run: str, *, only_if_due: bool = True) -> list[RequestedOnce]:
-    """Makes the requests of ``run`` that it has not made yet, and returns all of them.
+def request_once(
+    site: Site, words: RequestWords, run: str, *, only_if_due: bool = True, most: int | None = None
+) -> list[RequestedOnce]:
+    """Makes the requests of ``run`` that it has not made yet, and returns all of them; none if nothing is due.
 
-    None if nothing is due.
-
-    A partition that somebody else has queued is not queued twice: the existing row is returned.
+    A partition that somebody else has queued is not queued twice: the existing row is returned, and remembered for the
+    next try of ``run``.
 
     Args:
         words: the type may be ``auto``.
+        run: a task of a run of a scheduler, by its name, run and map index.
         only_if_due: requests only entities over a threshold.
+        most: the most requests that the caller can take; the most urgent ones are made.
 
     Raises:
         NotFound: no such table or partition.
-        Refused: the table is never compacted, or a request is refused.
+        Refused: the table is never compacted, a request is refused, or ``most`` is exceeded by what is not only due.
         CompactorError: a directory cannot be looked at.
     """
     table = find_table(site.metastore.catalog, words.table)
-    reasons, initiator = _find_reasons(site, table, words, only_if_due=only_if_due), _initiator(run)
-    earlier = _requests_of_run(site, table, initiator)
+    ended_before = frozenset(entry.id for entry in _list_queued(site, table, (State.READY_FOR_CLEANING,)))
+    reasons = _find_reasons(site, table, words, only_if_due=only_if_due)
+    earlier = _requests_of_run(site, table, run)
     kept = [_kept_request(entry) for entry in earlier.values() if entry.state not in ENDED_BADLY]
+    kept_entities = {request.entity for request in kept}
     repeated: _Reasons = {
         entity: ("it was asked for again", entry.type)
         for entity, entry in earlier.items()
         if entry.state in ENDED_BADLY
     }
-    new = {
-        entity: why
-        for entity, why in (repeated | reasons).items()
-        if entity not in {request.entity for request in kept}
-    }
-    return [*kept, *(_request(site, words, initiator, entity, *why) for entity, why in new.items())]
+    new = {entity: why for entity, why in (repeated | reasons).items() if entity not in kept_entities}
+    chosen = list(new.items())
+    if most is not None and len(kept) + len(chosen) > most:
+        if not only_if_due:
+            raise Refused(
+                f"{words.table}: {len(kept) + len(chosen)} partitions are requested, but the scheduler takes {most} at a "
+                "time; name a partition, or request only what is due"
+            )
+        chosen = chosen[: max(0, most - len(kept))]
+        log.info("%s: the %d most urgent are requested; the others wait for the next run", words.table, len(chosen))
+    return [*kept, *(_request(site, words, run, entity, why, ended_before) for entity, why in chosen)]
 
 
-def _initiator(run: str) -> str:
-    return f"run.{hashlib.sha256(run.encode()).hexdigest()[:_DIGITS]}"
+def initiator_of_run(run: str) -> str:
+    """Returns the end of the initiator's id in the requests of a task of a run."""
+    return f"run.{_digest(run)[:_DIGITS]}"
 
 
-def _requests_of_run(site: Site, table: Table, who: str) -> Mapping[Entity, Entry]:
-    """Returns the newest request of the run for each entity."""
+def list_earlier(site: Site, words: RequestWords, run: str) -> list[Entry]:
+    """Returns the requests for this table that an earlier try of ``run`` made or waited for, if they have not failed.
+
+    Raises:
+        NotFound: no such table.
+    """
+    table = find_table(site.metastore.catalog, words.table)
+    return [entry for entry in _requests_of_run(site, table, run).values() if entry.state not in ENDED_BADLY]
+
+
+def _digest(run: str) -> str:
+    return hashlib.sha256(run.encode()).hexdigest()
+
+
+def _requests_of_run(site: Site, table: Table, run: str) -> Mapping[Entity, Entry]:
+    """Returns the newest request for each entity that the run has made or waited for."""
     entries = site.metastore.entries
     name = (table.database, table.name)
     every = [*entries.queue(database=table.database, table=table.name), *entries.history(table=name)]
-    mine = sorted((e for e in every if (e.initiator_id or "").endswith(f"-{who}")), key=lambda entry: entry.id)
-    return {entry.entity: entry for entry in mine}
+    awaited = frozenset(() if site.state is None else site.state.awaited.of_run(site.name, _digest(run)))
+    who = f"-{initiator_of_run(run)}"
+    mine = [entry for entry in every if entry.id in awaited or (entry.initiator_id or "").endswith(who)]
+    return {entry.entity: entry for entry in sorted(mine, key=lambda entry: entry.id)}
 
 
 def _kept_request(entry: Entry) -> RequestedOnce:
@@ -330,21 +363,30 @@ def _find_reasons(site: Site, table: Table, words: RequestWords, *, only_if_due:
 
 
 def _request(
-    site: Site, words: RequestWords, who: str, entity: Entity, because: str, chosen: CompactionType | None
+    site: Site,
+    words: RequestWords,
+    run: str,
+    entity: Entity,
+    reason: tuple[str, CompactionType | None],
+    ended_before: Collection[int],
 ) -> RequestedOnce:
+    """Requests a compaction, or joins the one that somebody else has queued, unless it is one of ``ended_before``."""
+    because, chosen = reason
     kind = words.type if words.type != AUTO else (chosen or CompactionType.MAJOR).label.lower()
     try:
-        (enqueued,) = request_as(site, replace(words, partition=entity.partition, type=kind), who)
+        (enqueued,) = request_as(site, replace(words, partition=entity.partition, type=kind), initiator_of_run(run))
     except Refused:
-        entry = _find_queued(site, entity)
+        queued = _list_queued(site, find_table(site.metastore.catalog, words.table), _JOINED)
+        entry = next((e for e in queued if e.entity == entity and e.id not in ended_before), None)
         if entry is None:
             raise
+        if site.state is not None:
+            site.state.awaited.remember(site.name, _digest(run), [entry.id])
         by = f"it is queued already: {entry.initiator_id or 'by somebody'} asked for it"
         return RequestedOnce(entity=entity, entry_id=entry.id, type=entry.type.label.lower(), because=by)
     assert enqueued.entry_id is not None  # a refusal of the only one is raised
     return RequestedOnce(entity=entity, entry_id=enqueued.entry_id, type=kind, because=because)
 
 
-def _find_queued(site: Site, entity: Entity) -> Entry | None:
-    entries = site.metastore.entries.queue(database=entity.database, table=entity.table, states=_UNDER_WAY)
-    return next((entry for entry in entries if entry.entity == entity), None)
+def _list_queued(site: Site, table: Table, states: Collection[State]) -> list[Entry]:
+    return site.metastore.entries.queue(database=table.database, table=table.name, states=states)

@@ -52,6 +52,18 @@ def test_partitions_with_recorded_writes_are_looked_at(site: Site, warehouse: Pa
     assert due_in_table(site, table, partition_of(table, 2).partition) == []
 
 
+def test_the_most_urgent_comes_first(site: Site, warehouse: Path) -> None:
+    table = make_partitioned(site, warehouse)
+    for value, writes in ((1, 2), (2, 2), (3, 4)):
+        add_partition(site, table, value)
+        for row in range(writes):
+            insert_into(site, table, value, [row])
+    due = [candidate.entity.partition for candidate in due_in_table(site, table)]
+    assert due[0] == "p=3"
+    assert set(due) == {"p=1", "p=2", "p=3"}
+    assert [candidate.entity.partition for candidate in due_in_database(site, "default")] == due
+
+
 def test_what_is_never_compacted_is_refused_by_name(site: Site, warehouse: Path) -> None:
     table = make_table(site, warehouse, transactional="false")
     with pytest.raises(Refused, match=r"default\.t"):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
+from compactor.requests import request
 from compactor.requests.abort import abort_compaction
 from compactor.requests.request import (
     RebalanceOptions,
@@ -157,6 +159,49 @@ def test_what_somebody_else_has_queued_is_not_queued_twice(site: Site, table: Ta
     (found,) = request_once(site, WORDS, "run")
     assert (found.entry_id, found.type) == (theirs.entry_id, "minor")
     assert found.because.startswith("it is queued already: compactor-")
+
+
+def test_a_run_joins_what_it_has_waited_for_whoever_requested_it(site: Site, table: Table) -> None:
+    """The request has been compacted meanwhile, and waits for the cleaner: another one would be refused."""
+    (theirs,) = request_compaction(site, table="default.t")
+    (joined,) = request_once(site, WORDS, "d/r/t/-1", only_if_due=False)
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
+    assert site.metastore.entries.get(joined.entry_id).state is State.READY_FOR_CLEANING
+    (again,) = request_once(site, WORDS, "d/r/t/-1", only_if_due=False)
+    assert (again.entry_id, again.because) == (theirs.entry_id, "it was asked for already")
+    with pytest.raises(Refused, match="ready for cleaning"):
+        request_once(site, WORDS, "d/r/t/0", only_if_due=False)  # another task: it may have written since
+
+
+def test_a_request_that_ends_while_it_is_joined_is_joined(
+    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (theirs,) = request_compaction(site, table="default.t")
+    refuse = request.request_as
+
+    def refuse_and_compact(*words: Any, **more: Any) -> Any:
+        try:
+            return refuse(*words, **more)
+        finally:
+            run_entries(site, list_claimable_ids(site), InProcessRunner())
+
+    monkeypatch.setattr(request, "request_as", refuse_and_compact)
+    (joined,) = request_once(site, WORDS, "run", only_if_due=False)
+    assert joined.entry_id == theirs.entry_id
+
+
+def test_the_most_urgent_requests_are_made_first(site: Site, warehouse: Path) -> None:
+    table = make_partitioned(site, warehouse)
+    for value, writes in ((1, 2), (2, 4), (3, 3)):
+        add_partition(site, table, value)
+        for row in range(writes):
+            insert_into(site, table, value, [row])
+    first = request_once(site, WORDS, "run", most=2)
+    assert [request.entity.partition for request in first] == ["p=2", "p=3"]
+    assert [r.entry_id for r in request_once(site, WORDS, "run", most=2)] == [r.entry_id for r in first]
+    with pytest.raises(Refused, match="3 partitions are requested, but the scheduler takes 2"):
+        request_once(site, WORDS, "another", only_if_due=False, most=2)
+    assert len(site.metastore.entries.queue()) == 2
 
 
 def test_a_calm_table_is_asked_for_only_if_it_is_meant(site: Site, warehouse: Path) -> None:
