@@ -59,6 +59,7 @@ class CommitTrigger(BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         seen = await self._recall()
         while True:
+            await asyncio.sleep(self.poll_seconds)
             try:
                 now, commits = await asyncio.to_thread(_look, self.metastore, self.table, seen)
             except CompactorError as trouble:
@@ -72,7 +73,6 @@ class CommitTrigger(BaseEventTrigger):
             if now != seen:  # after the event: reporting one twice is better than losing it
                 seen = now
                 await self._remember(now)
-            await asyncio.sleep(self.poll_seconds)
 
     async def _recall(self) -> Any:
         return None if self.asset_state_store is None else await self.asset_state_store.aget(_KEY)

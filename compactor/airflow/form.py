@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import Param
 
-from compactor.base.errors import CompactorError, NotFound
+from compactor.base.errors import BadSetting, CompactorError, NotFound
 
 TYPES = {"minor": "Minor: merge deltas", "major": "Major: a new base", "rebalance": "Rebalance: even out the buckets"}
+#: The word that a TriggerDagRunOperator adds to a conf for OpenLineage's provider.
+_OF_OPENLINEAGE = "openlineage"
 _REBALANCE, _WHERE = "Rebalance", "Where it runs"
 
 
@@ -103,6 +106,23 @@ class FormValues:
     tables: tuple[str, ...]
     arguments: Mapping[str, Any]
     dry_run: bool = False
+
+
+def must_know_words(dag_id: str, conf: Mapping[str, Any] | None, known: Collection[str]) -> None:
+    """Checks that the conf of a run has only words that its DAG knows: a run without one of them would do something else.
+
+    Raises:
+        BadSetting: it has others.
+    """
+    unknown = [word for word in conf or {} if word not in known and word != _OF_OPENLINEAGE]
+    if unknown:
+        close = [near for word in unknown for near in difflib.get_close_matches(str(word), known, n=1)]
+        raise BadSetting(
+            f"the conf of DAG {dag_id} has {', '.join(map(repr, unknown))}; expected: "
+            + (", ".join(known) if known else "no conf")
+            + (f"; did you mean {' and '.join(close)}?" if close else ".")
+            + " Nothing was done."
+        )
 
 
 def parse_form(parameters: Mapping[str, Any]) -> FormValues:

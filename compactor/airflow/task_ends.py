@@ -1,15 +1,19 @@
-"""The end of a task: our errors without a retry, and whether a person ended or cleared the task."""
+"""The end of a task: which errors are tried again, and whether a person ended or cleared the task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
+from airflow.configuration import conf
 from airflow.sdk.exceptions import AirflowFailException
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable
 
+#: For tasks that may lose their worker or trigger: what they wait for continues, and the next try finds it.
+RETRIES, RETRY_DELAY = max(2, conf.getint("core", "default_task_retries", fallback=0)), timedelta(seconds=10)
 #: States in which a person can put a waiting or running task, by marking it or its run.
 ENDED = frozenset({"failed", "success", "skipped", "removed"})
 WAITING_TRY = "waiting_try"  #: the XCom key under which a try records its number before it waits
@@ -31,6 +35,11 @@ def read_task_state(ti: Any) -> str | None:
 def is_ended_by_person(ti: Any) -> bool:
     """Tells whether the task is over although neither its process nor its trigger ended it."""
     return read_task_state(ti) in ENDED
+
+
+def is_cleared(ti: Any) -> bool:
+    """Tells whether a person has cleared the running task, or deleted its run."""
+    return read_task_state(ti) in ("restarting", None)
 
 
 def is_waiting_again(ti: Any) -> bool:

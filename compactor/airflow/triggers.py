@@ -1,6 +1,7 @@
 """Triggers, which wait without a worker slot, in the triggerer's event loop.
 
-Their database work runs in threads.
+Their database work runs in threads. Each sleeps before its first look. Airflow fails the task of a trigger that fires before the scheduler has noticed that the
+task waits.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ class EntriesTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         waited = 0.0
         while True:
+            await asyncio.sleep(self.poll_seconds)
+            waited += self.poll_seconds
             try:
                 states = await asyncio.to_thread(tasks.read_states, self.metastore, self.ids)
             except DatabaseUnavailable as trouble:
@@ -109,8 +112,6 @@ class EntriesTrigger(BaseTrigger):
             if waited >= self.timeout_seconds or not tasks.are_under_way(states):
                 yield TriggerEvent({str(entry): state for entry, state in states.items()})
                 return
-            await asyncio.sleep(self.poll_seconds)
-            waited += self.poll_seconds
 
 
 class DueTrigger(BaseTrigger):
@@ -146,7 +147,7 @@ class DueTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         seen, waited = "", 0.0
         while True:
-            await asyncio.sleep(self.poll_seconds)  # also before the first look, since the task has just looked
+            await asyncio.sleep(self.poll_seconds)
             waited += self.poll_seconds
             try:
                 marker, interval = await asyncio.to_thread(tasks.read_marker, self.metastore)
@@ -186,6 +187,7 @@ class BatchTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         before: BatchProgress | None = None
         while True:
+            await asyncio.sleep(self.poll_seconds)
             try:
                 progress = await asyncio.to_thread(tasks.read_progress, self.metastore, self.batch_id)
             except CompactorError as trouble:
@@ -201,7 +203,6 @@ class BatchTrigger(BaseTrigger):
             if progress.status is not BatchStatus.UNDER_WAY:
                 yield TriggerEvent(progress.status.value)
                 return
-            await asyncio.sleep(self.poll_seconds)
 
     async def on_kill(self) -> None:
         """Ends the application if a person ended or cleared the task.

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from compactor.airflow.form import fields, parse_form
-from compactor.base.errors import CompactorError
+from compactor.airflow.form import fields, must_know_words, parse_form
+from compactor.base.errors import BadSetting, CompactorError
 
 FORM: dict[str, Any] = {name: field.value for name, field in fields().items()} | {"table": "demo.flights"}
 
@@ -63,3 +63,22 @@ def test_every_field_has_a_label_and_a_help_text() -> None:
     sections = [field.schema.get("section") for field in found.values()]
     assert sections == [None] * 5 + ["Rebalance"] * 2 + ["Where it runs"] * 2
     assert set(found["type"].schema["values_display"]) == set(found["type"].schema["enum"])
+
+
+@pytest.mark.parametrize(
+    ("conf", "known", "message"),
+    [
+        ({"table": "a.b", "dryrun": True}, fields(), r"DAG d has 'dryrun'; expected: table, .*did you mean dry_run\?"),
+        ({"parition": "p=1", "x": None}, fields(), r"has 'parition', 'x'; expected: .*did you mean partition\?"),
+        ({"Table": "a.b"}, fields(), r"has 'Table'; expected: table"),
+        ({"dry_run": True}, (), r"DAG d has 'dry_run'; expected: no conf. Nothing was done"),
+    ],
+)
+def test_an_unknown_word_of_a_conf_is_refused_by_name(conf: dict[str, Any], known: Any, message: str) -> None:
+    with pytest.raises(BadSetting, match=message):
+        must_know_words("d", conf, known)
+
+
+@pytest.mark.parametrize("conf", [None, {}, FORM, {"openlineage": {"parentRunId": "x"}}])
+def test_known_words_and_those_of_airflow_itself_pass(conf: dict[str, Any] | None) -> None:
+    must_know_words("d", conf, fields())

@@ -12,6 +12,7 @@ from airflow.utils.state import TaskInstanceState
 from compactor.airflow.task_ends import (
     WAITING_TRY,
     fail_without_retry,
+    is_cleared,
     is_ended_by_person,
     is_waiting_again,
     read_task_state,
@@ -46,6 +47,7 @@ def test_the_api_says_it(
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(states))
     assert read_task_state(ti(map_index)) == expected
     assert is_ended_by_person(ti(map_index)) is by_person
+    assert is_cleared(ti(map_index)) is (expected is None)
     assert asked["map_index"] == (map_index if map_index >= 0 else None)
     assert (asked["dag_id"], asked["task_ids"], asked["run_ids"]) == ("d", ["compact"], ["r"])
 

@@ -37,6 +37,24 @@ def test_what_is_serialised_makes_an_equal_trigger(trigger: BaseTrigger) -> None
     assert import_string(path)(**arguments).serialize() == (path, arguments)
 
 
+@pytest.mark.parametrize("trigger", EACH, ids=lambda t: type(t).__name__)
+def test_each_sleeps_before_its_first_look(monkeypatch: pytest.MonkeyPatch, trigger: BaseTrigger) -> None:
+    """Airflow fails the task of a trigger that fires before the scheduler knows that the task waits."""
+
+    class Asleep(Exception):
+        pass
+
+    async def sleep(seconds: float) -> None:
+        assert seconds == 0.001
+        raise Asleep
+
+    monkeypatch.setattr(triggers.asyncio, "sleep", sleep)
+    for look in ("read_marker", "read_states", "read_progress", "list_due"):
+        monkeypatch.setattr(tasks, look, lambda *_: pytest.fail("it looks first"))
+    with pytest.raises(Asleep):
+        asyncio.run(anext(trigger.run()))
+
+
 def looks(monkeypatch: pytest.MonkeyPatch, *answers: Any, interval: float = 300) -> None:
     remaining: Iterator[Any] = iter(answers)
 
