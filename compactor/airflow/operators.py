@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,13 +17,18 @@ from airflow.configuration import conf as airflow_conf
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import AssetAlias, BaseHook
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AirflowTaskTimeout,
+)
 
 import compactor
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import read_choice, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
-from compactor.base.errors import BadSetting, CompactorError
+from compactor.base.errors import BadSetting
 from compactor.base.private_files import SAFE_PATH, must_be_secret
 from compactor.base.redaction import is_secret
 from compactor.launch import driver_processes
@@ -35,6 +42,8 @@ if TYPE_CHECKING:
 APPLICATION = Path(compactor.__file__).parent / "launch" / "job" / "worker_job.py"
 #: The master unless a connection gives another.
 LOCAL_MASTER = "local[*]"
+_KEPT_LINES = 2000  #: lines of a driver's output, to find the reason of a failure in
+_FOLLOW_S = 0.5  #: seconds between two looks at a driver that holds its task's slot
 _UPLOADS = "spark.kubernetes.file.upload.path"
 
 
@@ -75,7 +84,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         self.queue_name = queue_name
         self.run_as = run_as
         self.planned_at = planned_at
-        self._attached: Any = None  #: the task instance, while spark-submit is a child of it
+        self._attached: _AttachedDriver | None = None  #: the driver for which this task waits in its slot
         # Our batch row finds a driver again; the provider's own mechanism refuses YARN without an address.
         kwargs.setdefault("durable", False)
         kwargs.setdefault("conn_id", text("spark_conn_id"))
@@ -203,20 +212,24 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         from compactor.launch.batch_watch import find_running
 
         hook = self._hook = self._get_hook()
-        is_process = read_choice("launcher", "spark-submit", "process") == "process"
-        if (is_detached(hook) or is_process) and text("linger"):
+        holds_slot = read_choice("launcher", "spark-submit", "process") == "spark-submit" and not is_detached(hook)
+        if text("linger") and not holds_slot:
             hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
         with self._secrets_in_file(hook) as inherits:
             if is_detached(hook):
                 self._remember(find_running(self.tag) or self._submit(hook))
-            elif is_process:
-                log = driver_log(self.metastore, self.batch_id)
-                self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
-                environment = {**os.environ, **(self.env_vars or {}), **self._connection()}
-                command = hook._build_spark_submit_command(self.application)
-                self._remember(driver_processes.start(command, environment, log, inherits=inherits))
-            else:
-                self._run_attached(context)
+                return
+            log = driver_log(self.metastore, self.batch_id)
+            begins_at = log.stat().st_size if log.exists() else 0
+            environment = {**os.environ, **(self.env_vars or {}), **self._connection()}
+            command = hook._build_spark_submit_command(self.application)
+            driver = driver_processes.start(command, environment, log, inherits=inherits)
+        self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
+        if holds_slot:
+            self._attached = _AttachedDriver(context["ti"], driver, log, begins_at)
+        self._remember(driver)
+        if self._attached is not None:
+            self._wait_for_attached(context, self._attached)
 
     @contextmanager
     def _secrets_in_file(self, hook: SparkSubmitHook) -> Iterator[tuple[int, ...]]:
@@ -284,43 +297,54 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
         return CompactorHook(self.metastore).driver_environment()
 
-    def _run_attached(self, context: Any) -> None:
-        """Submits and waits.
+    def _wait_for_attached(self, context: Any, attached: _AttachedDriver) -> None:
+        """Waits until the driver ends, with its output in the task's log.
 
-        The driver inherits the metastore's connection, if there is one, as environment: a command line or Spark's
-        configuration would show the password to everybody.
+        Raises:
+            AirflowException: the driver ended with an error, or this task was stopped and its driver goes on.
         """
         from compactor.airflow import tasks
 
-        os.environ.update(self._connection())
-        self._attached = context["ti"]
-        try:
-            super().execute(context)
-        except AirflowException as error:
+        output: deque[str] = deque(maxlen=_KEPT_LINES)
+        for line in attached.follow():
+            self.log.info("%s", line)
+            output.append(line)
+        if attached.is_left:
+            raise AirflowException(
+                f"batch {self.batch_id}: this try ends; {attached.name} goes on, and the next finds it"
+            )
+        self._attached = None
+        if attached.begins_at == 0:
+            attached.log.unlink(missing_ok=True)  # the task's log has it
+        if attached.exit_code:
             progress = tasks.read_progress(self.metastore, int(self.batch_id))
             if progress.failed:
                 self._conclude(context, progress)
-            raise self._give_back(str(error)) from error
-        finally:
-            self._attached = None
-            _close_pipe(self._hook)
+            raise self._give_back(f"{attached.name} ended with {attached.exit_code}\n" + "\n".join(output))
 
     def on_kill(self) -> None:
-        """Stops an attached driver with its task.
+        """Ends the driver for which the task waits in its slot if a person ended or cleared the task, or at its time-out.
 
-        The driver's entries are released; if a person ended the task, the requests are aborted as well.
+        Otherwise only this process ends, as when it has lost Airflow's API server: the next try finds the driver. If a
+        person ended the task, its requests are aborted as well.
         """
-        if self._attached is not None:
+        attached = self._attached
+        if attached is not None:
             from compactor.airflow import tasks
-            from compactor.airflow.task_ends import is_ended_by_person
+            from compactor.airflow.task_ends import is_cleared, is_ended_by_person
 
+            is_timed_out = isinstance(sys.exception(), AirflowTaskTimeout)
+            attached.is_left = True
             try:
-                tasks.release(self.metastore, int(self.batch_id), "its task was stopped")
-                if is_ended_by_person(self._attached):
+                if is_ended_by_person(attached.ti):
                     tasks.abort(self.metastore, int(self.batch_id))
-            except CompactorError as error:
-                self.log.warning("batch %s: %s", self.batch_id, error)
-        if self._hook is not None:
+                elif is_timed_out or is_cleared(attached.ti):
+                    tasks.release(self.metastore, int(self.batch_id), "its task was stopped")
+                else:
+                    self.log.warning("batch %s: %s goes on without this task", self.batch_id, attached.name)
+            except Exception as error:  # noqa: BLE001 - without an answer the driver goes on, as no work is lost then
+                self.log.warning("batch %s: %s goes on without this task: %s", self.batch_id, attached.name, error)
+        elif self._hook is not None:
             super().on_kill()
 
     def _get_hook(self) -> SparkSubmitHook:
@@ -377,6 +401,38 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         must_know_metastore(config, hook._conf if config else {**hook._conf, **self._secret_conf()})
         if config:
             hook._env_vars["COMPACTOR_CONFIG"] = driver_config(config, hook._conf, is_cluster=True)
+
+
+class _AttachedDriver:
+    """A driver for which a task waits in its slot. It has a session of its own, so it outlives the task's process."""
+
+    def __init__(self, ti: Any, name: str, log: Path, begins_at: int) -> None:
+        self.ti = ti
+        self.name = name
+        self.log = log
+        self.begins_at = begins_at  #: in its log, which may have the output of an earlier driver
+        self.exit_code: int | None = None  #: once it has ended
+        self.is_left = False  #: the task no longer waits for it
+
+    def follow(self) -> Iterator[str]:
+        """Yields each line of the driver's output, until the driver ends or is left."""
+        with self.log.open(encoding="utf-8", errors="replace") as output:
+            output.seek(self.begins_at)
+            line = ""
+            while True:
+                has_ended = driver_processes.is_gone(self.name)
+                while piece := output.readline():
+                    line += piece
+                    if line.endswith("\n"):
+                        yield line.rstrip()
+                        line = ""
+                if has_ended or self.is_left:
+                    break
+                time.sleep(_FOLLOW_S)
+        if line:
+            yield line
+        if has_ended:
+            self.exit_code = driver_processes.reap(self.name)
 
 
 @contextmanager

@@ -94,16 +94,16 @@ OPTIONS: dict[str, Option] = {
         type="string",
         default="spark-submit",
         example="process",
-        description="How a driver in client mode is started. With spark-submit it is a child of its task and holds a "
-        "slot; with process it is a separate process on the worker's machine, and the task waits for it without a slot. "
+        description="How the task waits for a driver in client mode, which is a process on the worker's machine. With "
+        "spark-submit the task waits in its slot and logs the driver's output; with process it waits without a slot. "
         "In cluster mode on YARN and Kubernetes no slot is held either way.",
     ),
     "driver_logs": Option(
         type="string",
         default="",
         example="/var/log/compactor",
-        description="Folder for the output of drivers that are separate processes. Empty: compactor-drivers next to "
-        "Airflow's logs.",
+        description="Folder for the output of drivers in client mode. Empty: compactor-drivers next to Airflow's logs. A "
+        "driver whose output is in its task's log leaves nothing there.",
     ),
     "principal": Option(
         type="string",

@@ -58,6 +58,18 @@ def _list_inheritable_files() -> list[int]:
     return numbers
 
 
+def reap(name: str) -> int | None:
+    """Returns the exit code of an ended process that this one has started; None if it is not its child, or runs."""
+    pid = _parse_pid(name)
+    if pid is None:
+        return None
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
 def is_gone(name: str | None) -> bool:
     """Returns true if ``name`` is a process of this machine that has ended.
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from compactor.airflow import tasks
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.options import CONNECTION_TYPE
@@ -80,16 +80,20 @@ def test_a_configured_connection_that_is_missing_is_an_error(monkeypatch: pytest
 
 
 @pytest.mark.usefixtures("connection")
-def test_the_driver_inherits_the_password_and_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_inherits_the_password_and_nobody_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not on the command line, in Spark's configuration, or in Airflow's record of the task."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "yarn"}')
-    for name in ("COMPACTOR_METASTORE_URL", "COMPACTOR_WAREHOUSE", "COMPACTOR_HIVE_CONF"):
-        monkeypatch.setenv(name, "")  # so that what the operator sets is undone after the test
-    seen: dict[str, str] = {}
-    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda self, context: seen.update(os.environ))
-    operator = CompactionSubmitOperator(task_id="compact", metastore="archive", batch_id=1)
-    operator._run_attached({"ti": None})
-    assert seen["COMPACTOR_METASTORE_URL"] == SECRET
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__DRIVER_LOGS", str(tmp_path))
+    monkeypatch.setattr(tasks, "record_launch", lambda *launch: None)
+    monkeypatch.setattr(CompactionSubmitOperator, "_secret_conf", lambda self: {})
+    program = tmp_path / "spark-submit"
+    program.write_text(f"#!/bin/sh\nenv > {tmp_path}/environment\n", "utf-8")
+    program.chmod(0o755)
+    operator = CompactionSubmitOperator(task_id="compact", metastore="archive", batch_id=1, spark_binary=str(program))
+    operator._launch({"ti": None})
+    environment = (tmp_path / "environment").read_text("utf-8")
+    assert f"COMPACTOR_METASTORE_URL={SECRET}\n" in environment
+    assert SECRET not in os.environ.values()
     line = operator._get_hook()._build_spark_submit_command(operator.application)
     assert "geheim" not in " ".join(map(str, line))
     assert "geheim" not in repr(operator.env_vars)

@@ -6,12 +6,14 @@ import os
 import stat
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
 from compactor.airflow import operators
 from compactor.airflow.operators import (
@@ -24,6 +26,8 @@ from compactor.airflow.operators import (
     submit_to_cluster,
 )
 from compactor.base.errors import BadSetting
+from compactor.launch import driver_processes
+from tests.support.patience import until
 
 
 def submit(**more: Any) -> CompactionSubmitOperator:
@@ -366,3 +370,113 @@ def test_without_a_name_the_submit_has_failed(monkeypatch: pytest.MonkeyPatch) -
     operator = submit(spark_binary="/bin/true")
     with pytest.raises(AirflowException, match="did not report an application"):
         submit_to_cluster(operator._get_hook(), operator.application)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_connection: None) -> Iterator[Path]:
+    """A program in place of spark-submit: it says its session, and runs until the file that it is given exists."""
+    program = tmp_path / "spark-submit"
+    program.write_text(
+        f"#!/bin/sh\necho session $(ps -o sid= -p $$)\nwhile [ ! -e {tmp_path}/end ]; do sleep 0.05; done\n"
+        f"echo 'ValueError: no such thing'\nexit $(cat {tmp_path}/end)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__DRIVER_LOGS", str(tmp_path / "logs"))
+    monkeypatch.setattr(CompactionSubmitOperator, "_secret_conf", lambda self: {})
+    monkeypatch.setattr(CompactionSubmitOperator, "_connection", lambda self: {})
+    yield program
+    (tmp_path / "end").write_text("0")
+
+
+def start(
+    monkeypatch: pytest.MonkeyPatch, program: Path, state: Any
+) -> tuple[CompactionSubmitOperator, list[str], list[tuple[str, ...]]]:
+    """Returns an operator, the drivers that it has recorded, and its calls; the task's state is ``state``."""
+    from compactor.airflow import task_ends, tasks
+
+    drivers: list[str] = []
+    calls: list[tuple[str, ...]] = []
+
+    def read_task_state(ti: Any) -> str | None:
+        if isinstance(state, Exception):
+            raise state
+        return state  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(task_ends, "read_task_state", read_task_state)
+    monkeypatch.setattr(tasks, "record_launch", lambda metastore, batch, name: drivers.append(name))
+    for name in ("abort", "release"):
+        monkeypatch.setattr(tasks, name, lambda metastore, batch, *why, name=name: calls.append((name, *why)))
+    return submit(spark_binary=str(program)), drivers, calls
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (ConnectionError("the API server is away"), []),
+        ("running", []),  # a worker that shuts down
+        ("up_for_retry", []),  # the scheduler has missed its heartbeats
+        ("deferred", []),  # another try waits for this driver already
+        ("failed", [("abort",)]),
+        ("success", [("abort",)]),
+        ("restarting", [("release", "its task was stopped")]),
+        (None, [("release", "its task was stopped")]),
+    ],
+)
+def test_only_a_person_ends_the_driver_of_a_task_that_holds_its_slot(
+    monkeypatch: pytest.MonkeyPatch, driver: Path, state: Any, expected: list[tuple[str, ...]]
+) -> None:
+    operator, drivers, calls = start(monkeypatch, driver, state)
+    ended = threading.Thread(target=lambda: (until("it runs", lambda: drivers), operator.on_kill()))
+    ended.start()
+    with pytest.raises(AirflowException, match=r"this try ends; process:.* goes on"):
+        operator._launch({"ti": None})
+    ended.join()
+    assert calls == expected
+    assert not driver_processes.is_gone(drivers[0])
+
+
+def test_a_time_out_ends_the_driver(monkeypatch: pytest.MonkeyPatch, driver: Path) -> None:
+    operator, _, calls = start(monkeypatch, driver, "running")
+
+    def time_out(name: str) -> bool:
+        raise AirflowTaskTimeout("too long")
+
+    monkeypatch.setattr(driver_processes, "is_gone", time_out)
+    try:
+        operator._launch({"ti": None})
+    except AirflowTaskTimeout:
+        operator.on_kill()
+    assert calls == [("release", "its task was stopped")]
+
+
+def test_a_driver_has_a_session_of_its_own_and_its_output_is_in_the_task_s_log(
+    monkeypatch: pytest.MonkeyPatch, driver: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    operator, drivers, _ = start(monkeypatch, driver, "running")
+    (driver.parent / "end").write_text("0")
+    operator._launch({"ti": None})
+    pid = drivers[0].split(":")[2]
+    lines: list[str] = []
+    monkeypatch.setattr(operator.log, "info", lambda form, *values: lines.append(form % values))
+    (driver.parent / "end").write_text("0")
+    operator._launch({"ti": None})
+    assert f"session {drivers[1].split(':')[2]}" in lines
+    assert pid != drivers[1].split(":")[2]
+    assert list((driver.parent / "logs").iterdir()) == []
+
+
+def test_a_driver_that_fails_gives_the_batch_back_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, driver: Path
+) -> None:
+    from compactor.airflow import tasks
+    from compactor.base.errors import LaunchFailed
+    from compactor.batches.control import BatchStatus
+    from compactor.launch.batch_watch import BatchProgress
+
+    operator, _, _ = start(monkeypatch, driver, "running")
+    (driver.parent / "end").write_text("3")
+    progress = BatchProgress(batch_id=41, status=BatchStatus.LOST)
+    monkeypatch.setattr(tasks, "read_progress", lambda metastore, batch: progress)
+    monkeypatch.setattr(tasks, "give_back", lambda metastore, batch, because: LaunchFailed(because))
+    with pytest.raises(AirflowException, match=r"(?s)its application could not do it: ValueError.*ended with 3"):
+        operator._launch({"ti": None})
