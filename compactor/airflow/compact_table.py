@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from compactor.airflow.assets import requested
 from compactor.airflow.configuration import seconds
 from compactor.airflow.links import HistoryLink, SparkLink
-from compactor.airflow.task_ends import fail_without_retry
+from compactor.airflow.task_ends import RETRIES, RETRY_DELAY, fail_without_retry
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -31,7 +31,9 @@ class CompactTableOperator(BaseOperator):
 
     Its value lists the requests: ``table``, ``partition``, ``compaction``, ``type``, ``because`` and, if it waited,
     ``state``. A run requests each compaction once, however often its task is tried or cleared; only failed ones are
-    requested again. It waits for compactions that are already queued, without queueing them twice.
+    requested again. It waits for compactions that are already queued, without queueing them twice, and each further try
+    waits for the same ones. A task that loses its worker or its trigger is tried again, twice by default. If other tasks
+    are mapped over its value, it requests as many as Airflow can map, the most urgent first.
 
     Args:
         table: ``DATABASE.TABLE``.
@@ -63,11 +65,13 @@ class CompactTableOperator(BaseOperator):
         poll_seconds: float | None = None,
         compaction_pool: str | None = None,
         properties: Mapping[str, str] | None = None,
+        retries: int | None = RETRIES,
+        retry_delay: timedelta | float = RETRY_DELAY,
         **kwargs: Any,
     ) -> None:
         self._requested = AssetAlias(name=f"{requested(metastore).name}?")
         kwargs["outlets"] = [*(kwargs.get("outlets") or ()), self._requested]
-        super().__init__(**kwargs)
+        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
         self.table = table
         self.partition = partition
         self.type = type
@@ -95,9 +99,7 @@ class CompactTableOperator(BaseOperator):
         if not self.wait:
             return requests
         states = tasks.read_states(self.metastore, ids)
-        if self.deferrable and tasks.are_under_way(
-            states
-        ):  # a trigger that fires at once may be lost on a busy scheduler
+        if self.deferrable and tasks.are_under_way(states):
             self._defer(ids, requests)
         return self.execute_complete(context, self._wait(ids), requests)
 
@@ -123,13 +125,19 @@ class CompactTableOperator(BaseOperator):
 
     def _request(self, context: Context) -> list[dict[str, Any]]:
         from compactor.airflow import tasks
+        from compactor.airflow.waiting_batches import most_mapped
 
         ti = context["ti"]
-        run = f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{ti.map_index}"
         words: dict[str, Any] = {"table": self.table, "partition": self.partition or None, "type": self.type}
         words |= {"pool": self.compaction_pool or None, "properties": self.properties}
+        bound = {"most": most_mapped()} if ti.map_index < 0 and self._is_mapped_over() else {}
         with fail_without_retry():
-            return tasks.request_once(self.metastore, words, run, only_if_due=self.only_if_due)
+            return tasks.request_once(
+                self.metastore, words, tasks.name_task_of_run(ti), only_if_due=self.only_if_due, **bound
+            )
+
+    def _is_mapped_over(self) -> bool:
+        return self.get_dag() is not None and next(self.iter_mapped_dependants(), None) is not None
 
     def _defer(self, ids: Sequence[int], requests: Sequence[dict[str, Any]]) -> None:
         from compactor.airflow.triggers import EntriesTrigger

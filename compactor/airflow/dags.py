@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,16 +13,16 @@ from airflow.sdk.definitions.timetables.trigger import DeltaTriggerTimetable
 
 from compactor.airflow.assets import compacted, requested, tables
 from compactor.airflow.configuration import airflow_pools, approval_bytes, boolean, dag_id, seconds, text
-from compactor.airflow.form import fields, parse_form
+from compactor.airflow.form import fields, must_know_words, parse_form
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, unquote_marker
-from compactor.airflow.task_ends import fail_without_retry
+from compactor.airflow.task_ends import RETRIES, RETRY_DELAY, fail_without_retry
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 #: For tasks that read a database, which may be restarting: a retry needs a pause.
 _PATIENT: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": 2.0}
-#: For tasks that may lose their worker: the application continues, and the next try finds it.
-_RECONNECTING: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=10)}
+#: Runs of the worker's DAG that may wait at a time, for slots or for long compactions. Each has a request of its own.
+_WAITING_RUNS = 100
 
 
 def compaction_dags(metastore: str = "default") -> list[DAG]:
@@ -38,6 +39,17 @@ def compaction_dags(metastore: str = "default") -> list[DAG]:
 def _make_alias(asset: Asset) -> AssetAlias:
     """Returns the outlet that a task declares. Only what the task adds to it makes an event."""
     return AssetAlias(name=f"{asset.name}?")
+
+
+def _refuse_unknown_words(known: Collection[str] = ()) -> None:
+    """Fails the task if the conf of its run has a word that the DAG does not know, before anything is done.
+
+    Raises:
+        AirflowFailException: it has; the message names the words.
+    """
+    run = get_current_context()["dag_run"]
+    with fail_without_retry():
+        must_know_words(run.dag_id, run.conf, known)
 
 
 def _make_dag(name: str, metastore: str, *, schedule: Any, **more: Any) -> DAG:
@@ -76,6 +88,7 @@ def _build_initiator(metastore: str) -> DAG:
 
             from compactor.airflow import tasks
 
+            _refuse_unknown_words()
             pools, wants_cleaning = tasks.scan(metastore)
             for pool, entries in pools.items():
                 outlet_events[alias].add(asset, extra={"pool": pool, "entries": entries})
@@ -84,7 +97,13 @@ def _build_initiator(metastore: str) -> DAG:
             Variable.set(marker_variable(metastore), unquote_marker(marker))
             return pools
 
-        changed = ChangeSensor(task_id="changed", metastore=metastore, poll_seconds=seconds("poll_seconds"))
+        changed = ChangeSensor(
+            task_id="changed",
+            metastore=metastore,
+            poll_seconds=seconds("poll_seconds"),
+            retries=RETRIES,
+            retry_delay=RETRY_DELAY,
+        )
         initiate(changed.output)
     return dag
 
@@ -96,14 +115,22 @@ def _build_worker(metastore: str) -> DAG:
         "compaction_worker",
         metastore,
         schedule=_make_schedule("worker_interval", requested(metastore)),
+        max_active_runs=_WAITING_RUNS,
         doc_md="Plans batches of queued requests and submits each to Spark under the queue of its pool.",
     )
+
+    def give_back(context: Any) -> None:
+        from compactor.airflow import tasks
+
+        tasks.give_back_planned(metastore, context["ti"])
+
     with dag:
 
-        @task(**_PATIENT)
+        @task(on_retry_callback=give_back, on_failure_callback=give_back, **_PATIENT)
         def plan() -> list[dict[str, Any]]:
             from compactor.airflow import tasks
 
+            _refuse_unknown_words()
             return tasks.plan(metastore)
 
         @task(outlets=[alias], **_PATIENT)
@@ -115,7 +142,7 @@ def _build_worker(metastore: str) -> DAG:
                 outlet_events[alias].add(asset, extra={"entries": entries})
             return entries
 
-        @task
+        @task(**_PATIENT)
         def of_pool(batches: list[dict[str, Any]], pool: str | None, others: list[str]) -> list[dict[str, Any]]:
             return [b for b in batches if (b["pool_name"] == pool if pool else b["pool_name"] not in others)]
 
@@ -148,6 +175,7 @@ def _build_cleaner(metastore: str) -> DAG:
         def clean() -> dict[str, Any]:
             from compactor.airflow import tasks
 
+            _refuse_unknown_words()
             with fail_without_retry():
                 return tasks.clean_once(metastore)
 
@@ -169,12 +197,15 @@ def _build_housekeeper(metastore: str) -> DAG:
         def keep_house() -> dict[str, Any]:
             from compactor.airflow import tasks
 
+            _refuse_unknown_words()
+            tasks.keep_waiting_batches(metastore)
             return tasks.keep_house_once(metastore)
 
-        @task(multiple_outputs=False)
+        @task(multiple_outputs=False, **_PATIENT)
         def alarms() -> list[dict[str, object]]:
             from compactor.airflow import tasks
 
+            _refuse_unknown_words()
             with fail_without_retry():
                 return tasks.report_alarms(metastore, get_current_context())
 
@@ -190,7 +221,8 @@ def _submit_batches(metastore: str, task_id: str, airflow_pool: str, batches: An
         pool=airflow_pool,
         outlets=[tables(metastore)] if boolean("table_assets") else [],
         map_index_template="batch {{ task.batch_id }}",
-        **_RECONNECTING,
+        retries=RETRIES,
+        retry_delay=RETRY_DELAY,
     ).expand_kwargs(batches)
 
 
@@ -207,10 +239,11 @@ def _build_compact_table(metastore: str) -> DAG:
     )
     with dag:
 
-        @task(multiple_outputs=False)
+        @task(multiple_outputs=False, **_PATIENT)
         def plan() -> dict[str, Any]:
             from compactor.airflow import tasks
 
+            _refuse_unknown_words(fields())
             with fail_without_retry():
                 form = parse_form(get_current_context()["params"])
                 tables = tasks.list_tables(metastore, form.tables)
@@ -219,11 +252,11 @@ def _build_compact_table(metastore: str) -> DAG:
             size = sum(int(str(plan["input_bytes"])) for plan in plans)
             return {"tables": tables, "arguments": form.arguments, "bytes": size, "plans": plans}
 
-        @task.short_circuit
+        @task.short_circuit(**_PATIENT)
         def not_only_a_dry_run() -> bool:
             return not get_current_context()["params"]["dry_run"]
 
-        @task(outlets=[alias], trigger_rule="none_failed_min_one_success")
+        @task(outlets=[alias], trigger_rule="none_failed_min_one_success", **_PATIENT)
         def request(planned: dict[str, Any], *, outlet_events: Any = None) -> list[int]:
             from compactor.airflow import tasks
 
@@ -246,6 +279,8 @@ def _build_compact_table(metastore: str) -> DAG:
             ids=ids,
             poll_seconds=seconds("poll_seconds"),
             timeout=timedelta(hours=24).total_seconds(),
+            retries=RETRIES,
+            retry_delay=RETRY_DELAY,
         )
     return dag
 
@@ -253,7 +288,7 @@ def _build_compact_table(metastore: str) -> DAG:
 def _require_approval(limit: int, planned: Any, then: Any) -> Any:
     """Asks a person for approval if more than ``limit`` bytes would be read; a rejection ends the run."""
 
-    @task.branch
+    @task.branch(**_PATIENT)
     def is_large(planned: dict[str, Any]) -> str:
         return "approve" if planned["bytes"] > limit else "request"
 

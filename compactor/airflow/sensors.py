@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.triggers.base import StartTriggerArgs
 
 from compactor.airflow.configuration import seconds
-from compactor.airflow.task_ends import fail_without_retry
+from compactor.airflow.task_ends import RETRIES, RETRY_DELAY, fail_without_retry
 
 
 def marker_variable(metastore: str) -> str:
@@ -86,7 +86,7 @@ class RequestsSensor(BaseSensorOperator):
 
         ids = [int(entry) for entry in self.ids]
         states = tasks.read_states(self.metastore, ids)
-        if tasks.are_under_way(states):  # a trigger that fires at once may be lost on a busy scheduler
+        if tasks.are_under_way(states):
             self._defer(ids)
         return self.execute_complete(context, {str(entry): state for entry, state in states.items()})
 
@@ -117,8 +117,9 @@ class CompactionDueSensor(BaseSensorOperator):
     """Waits until a table, partition or table of a database exceeds a threshold of the initiator.
 
     The thresholds are ``hive.compactor.delta.num.threshold``, ``hive.compactor.delta.pct.threshold`` and those of aborted
-    transactions. The value lists the due compactions: ``table``, ``partition``, ``type`` and ``because``. Paused and queued
-    ones count as due. Without ``deferrable``, the sensor holds a worker slot.
+    transactions. The value lists the due compactions: ``table``, ``partition``, ``type`` and ``because``, the most urgent
+    first, and no more than Airflow can map. Paused and queued ones count as due. Without ``deferrable``, the sensor holds
+    a worker slot.
 
     Raises:
         ValueError: both or neither of ``table`` and ``database`` are given.
@@ -134,12 +135,14 @@ class CompactionDueSensor(BaseSensorOperator):
         database: str | None = None,
         metastore: str = "default",
         deferrable: bool = True,
+        retries: int | None = RETRIES,
+        retry_delay: timedelta | float = RETRY_DELAY,
         **kwargs: Any,
     ) -> None:
         if (table is None) == (database is None) or (partition is not None and table is None):
             raise ValueError("expected: either table=DATABASE.TABLE, with or without a partition, or database=")
         kwargs.setdefault("poke_interval", seconds("poll_seconds"))
-        super().__init__(**kwargs)
+        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
         self.table = table
         self.partition = partition
         self.database = database

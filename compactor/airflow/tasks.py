@@ -18,6 +18,7 @@ from airflow.sdk import Variable
 from airflow.sdk.module_loading import import_string
 from airflow.sdk.observability import stats
 
+from compactor.airflow import waiting_batches
 from compactor.airflow.configuration import only_pools, text
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
@@ -31,6 +32,7 @@ from compactor.batches import control
 from compactor.batches.assembly import plan_batches
 from compactor.cleaner.cleaner import clean
 from compactor.compaction.pool_policy import DEFAULT
+from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
 from compactor.housekeeper.housekeeper import keep_house
 from compactor.initiator.due import due_in_database, due_in_table
@@ -40,7 +42,14 @@ from compactor.launch import batch_watch
 from compactor.launch.batch_watch import BatchProgress
 from compactor.metastore.change_marker import change_marker
 from compactor.requests.no_op import must_do_something
-from compactor.requests.request import RebalanceOptions, RequestWords, request_as
+from compactor.requests.request import (
+    Enqueued,
+    RebalanceOptions,
+    RequestWords,
+    initiator_of_run,
+    list_earlier,
+    request_as,
+)
 from compactor.requests.request import request_once as request_once_of
 from compactor.site.finding import Level
 from compactor.site.mode import Mode, may_somewhere
@@ -95,12 +104,24 @@ def count_waiting(site: Site) -> dict[str, int]:
 
 
 def plan(metastore: str) -> list[dict[str, Any]]:
-    """Plans batches of the waiting entries, as arguments of ``CompactionSubmitOperator``."""
+    """Plans batches of the waiting entries, as arguments of ``CompactionSubmitOperator``.
+
+    Plans as many as Airflow can map; the other entries wait for the next run.
+    """
     with CompactorHook(metastore).get_conn() as site:
         if not may_somewhere(site.settings, Mode.COMPACT):
             log.info("metastore %s: compactor.mode leaves compactions to Hive's workers", metastore)
             return []
-        batches = plan_batches(site, only_pools())
+        ti = waiting_batches.current_task()
+        run = None if ti is None else waiting_batches.name_run(ti)
+        if run is not None:
+            waiting_batches.keep_or_give_back(site, run)
+        batches = plan_batches(
+            site,
+            only_pools(),
+            most=waiting_batches.most_mapped(),
+            task_for=lambda pool, planned: None if run is None else waiting_batches.name_task(run, pool, planned),
+        )
     pool = text("pool")
     if batches and pool != OPTIONS["pool"].default:
         # A task cannot list the pools, and Airflow lets a task with an unknown pool wait silently.
@@ -120,6 +141,20 @@ def plan(metastore: str) -> list[dict[str, Any]]:
         }
         for batch in batches
     ]
+
+
+def keep_waiting_batches(metastore: str) -> None:
+    """See ``waiting_batches.keep_or_give_back``."""
+    with CompactorHook(metastore).get_conn() as site:
+        if site.state is not None:
+            waiting_batches.keep_or_give_back(site)
+
+
+def give_back_planned(metastore: str, ti: Any) -> None:
+    """Gives back what the task ``plan`` of this run has planned and could not hand on."""
+    with CompactorHook(metastore).get_conn() as site:
+        if site.state is not None:
+            waiting_batches.give_back_planned(site, waiting_batches.name_run(ti))
 
 
 def count_ready_for_cleaning(metastore: str) -> int:
@@ -207,7 +242,8 @@ def _summarize(plan: Preview) -> str:
 def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[int]:
     """Queues a request for each table or partition, and returns the ids of the entries.
 
-    Logs requests that are already queued, and requests that would do nothing.
+    Logs requests that are already queued, and requests that would do nothing. A further try of the task repeats only
+    requests that failed or were cancelled, and returns the others as they are.
 
     Raises:
         CompactorError: nothing was queued.
@@ -216,12 +252,15 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
     rebalance = RebalanceOptions(buckets=others.pop("buckets", None), order_by=others.pop("order_by", None))
     ids: list[int] = []
     refused: list[str] = []
+    ti = waiting_batches.current_task()
+    run = None if ti is None else name_task_of_run(ti)
     with CompactorHook(metastore).get_conn() as site:
         for table in tables:
+            words = RequestWords(table=table, rebalance=rebalance, **others)
             try:
-                words = RequestWords(table=table, rebalance=rebalance, **others)
-                must_do_something(site, words)
-                enqueued = request_as(site, words)
+                earlier = [] if run is None else list_earlier(site, words, run)
+                ids += [entry.id for entry in earlier]
+                enqueued = _enqueue(site, words, run, [entry.entity for entry in earlier])
             except Refused as error:
                 log.warning("%s", error)
                 refused.append(str(error))
@@ -234,21 +273,34 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
     return ids
 
 
-def request_once(metastore: str, words: Mapping[str, Any], run: str, *, only_if_due: bool) -> list[dict[str, object]]:
-    """Queues the requests of a DAG run, once for the run; see ``requests.request_once``.
+def _enqueue(site: Site, words: RequestWords, run: str | None, without: Collection[Entity]) -> list[Enqueued]:
+    if not without:
+        must_do_something(site, words)
+    return request_as(site, words, **({} if run is None else {"who": initiator_of_run(run)}), without=without)
+
+
+def name_task_of_run(ti: Any) -> str:
+    """Returns the name under which the requests of a task of a DAG run are found by its next try."""
+    return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{ti.map_index}"
+
+
+def request_once(
+    metastore: str, words: Mapping[str, Any], run: str, *, only_if_due: bool, most: int | None = None
+) -> list[dict[str, object]]:
+    """Queues the requests of a task of a DAG run, once for the run; see ``requests.request_once``.
 
     Raises:
         CompactorError: nothing was queued.
     """
     with CompactorHook(metastore).get_conn() as site:
-        answers = request_once_of(site, RequestWords(**words), run, only_if_due=only_if_due)
+        answers = request_once_of(site, RequestWords(**words), run, only_if_due=only_if_due, most=most)
     return [answer.to_json() for answer in answers]
 
 
 def list_due(
     metastore: str, *, table: str | None, partition: str | None, database: str | None
 ) -> list[dict[str, object]]:
-    """Lists the due compactions of a table, or else of a database.
+    """Lists the due compactions of a table, or else of a database: the most urgent ones, as many as Airflow can map.
 
     Raises:
         CompactorError: there is no such table or partition, or it cannot be read.
@@ -256,10 +308,16 @@ def list_due(
     with CompactorHook(metastore).get_conn() as site:
         catalog = site.metastore.catalog
         if table is None:
-            return [candidate.to_json() for candidate in due_in_database(site, (database or "default").lower())]
-        target = find_table(catalog, table)
-        name = None if partition is None else catalog.resolve_partition(target, partition)
-        return [candidate.to_json() for candidate in due_in_table(site, target, name)]
+            due = due_in_database(site, (database or "default").lower())
+        else:
+            target = find_table(catalog, table)
+            due = due_in_table(
+                site, target, None if partition is None else catalog.resolve_partition(target, partition)
+            )
+    most = waiting_batches.most_mapped()
+    if len(due) > most:
+        log.info("%d are due; these are the %d most urgent (core.max_map_length of Airflow)", len(due), most)
+    return [candidate.to_json() for candidate in due[:most]]
 
 
 def read_commits(

@@ -1,7 +1,7 @@
 """Triggers, which wait without a worker slot, in the triggerer's event loop.
 
-Their database work runs in threads. Each sleeps before its first look. Airflow fails the task of a trigger that fires before the scheduler has noticed that the
-task waits.
+Their database work runs in threads. Each sleeps before its first look. Airflow fails the task of a trigger that fires
+before the scheduler has noticed that the task waits.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@ tests.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -148,10 +149,40 @@ class System:
 
     def batch(self, table: Table) -> Batch | None:
         """Returns the batch with the request for ``table``; None before it is planned."""
+        return next(iter(self.batches(table)), None)
+
+    def batches(self, table: Table) -> list[Batch]:
+        """Returns every batch that had the request for ``table``, the newest first."""
         ids = {entry.id for entry in self.entries(table)}
         with self.site() as site:
-            found = own_state(site).batches.find(site.name)
-        return next((batch for batch in found if ids & set(batch.entry_ids)), None)
+            return [batch for batch in own_state(site).batches.find(site.name) if ids & set(batch.entry_ids)]
+
+    def reserved(self) -> set[int]:
+        """Returns the entries that a batch has reserved."""
+        with self.site() as site:
+            return own_state(site).batches.reserved(site.name)
+
+    def start_run(self, dag: str, **conf: Any) -> str:
+        """Starts a run of ``dag`` by hand and returns its id."""
+        body = {"logical_date": None, "conf": conf}
+        return str(self.servers.call("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"])
+
+    def end_of_run(self, dag: str, run: str) -> str:
+        """Returns the state in which the run has ended."""
+
+        def state() -> str | None:
+            state = str(self.servers.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run}")["state"])
+            return state if state in ("success", "failed") else None
+
+        return str(self.until(f"the end of {run} of {dag}", state))
+
+    def tasks_of_run(self, dag: str, run: str) -> dict[str, dict[str, Any]]:
+        """Returns the tasks of a run by name, as in ``compact_3``."""
+        tasks = self.servers.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances?limit=1000")
+        return {
+            task["task_id"] + ("" if task["map_index"] < 0 else f"_{task['map_index']}"): task
+            for task in tasks["task_instances"]
+        }
 
     def tasks(self, dag: str = "~") -> list[dict[str, Any]]:
         """Returns all tasks so far."""
@@ -161,9 +192,10 @@ class System:
     def task(self, table: Table) -> dict[str, Any] | None:
         """Returns the task that submits the batch of ``table``; None before it exists."""
         batch = self.batch(table)
-        if batch is None:
+        if batch is None or batch.scheduler_task is None:
             return None
-        return next((task for task in self.tasks(WORKER) if task["rendered_map_index"] == f"batch {batch.id}"), None)
+        run = batch.scheduler_task.run.split("/", 2)[-1]
+        return self.tasks_of_run(WORKER, run).get(batch.scheduler_task.name)
 
     def dag_runs(self, dag: str) -> list[dict[str, Any]]:
         """Returns the DAG runs, newest first."""
@@ -199,12 +231,17 @@ class System:
     def state(self) -> str:
         """Returns the state, for the message of a failed test."""
         lines = [self.servers.tail(name) for name in ("scheduler", SECOND, "triggerer")]
-        for task in self.tasks(WORKER):
-            lines += [f"{task['task_id']} {task['map_index']}: {task['state']}", self.task_log(task)[-3000:]]
+        for task in self.tasks():
+            if task["dag_id"] != WORKER and task["state"] in ("success", "skipped"):
+                continue
+            lines += [
+                f"{task['dag_id']} {task['task_id']} {task['map_index']}: {task['state']}",
+                self.task_log(task)[-3000:],
+            ]
         return "\n".join(lines)
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """Returns what Airflow needs to know about us. A dead component is noticed soon, and a slow one is not taken for
     dead.
     """
@@ -212,8 +249,18 @@ def _environment(folder: Path) -> dict[str, str]:
     far = (datetime.now(UTC) + timedelta(days=3)).strftime("%a")
     config.write_text(
         f'[metastore.default]\nmode = "clean"\n[metastore.default.pool.{CLOSED}]\nwindows = ["{far} 10:00-11:00"]\n'
+        "[metastore.default.settings]\n" + "".join(f'"{key}" = "{value}"\n' for key, value in settings.items())
     )
+    bundles = [
+        {
+            "name": name,
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": {"path": str(path)},
+        }
+        for name, path in (("compactor", ROOT / "dags"), ("own", folder / "own-dags"))
+    ]
     return {
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
         "PYTHONPATH": str(ROOT),
         FOLDER: str(folder),
         "AIRFLOW__COMPACTOR__CONFIG": str(config),
@@ -238,12 +285,25 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def system(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[System]:
-    """Yields the system with everything started, its parts with ``environment``; leaves nothing of it behind."""
+def system(
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None,
+    own_dags: Mapping[str, str] | None = None,
+) -> Iterator[System]:
+    """Yields the system with everything started, and leaves nothing of it behind.
+
+    Args:
+        environment: more variables of its components.
+        settings: settings of Compactor.
+        own_dags: further DAGs, which are not paused: the text of each file by the DAG's id.
+    """
     port = free_port()
     password = secrets.token_hex(16)
-    for name in ("warehouse", "hold", "drivers"):
+    for name in ("warehouse", "hold", "drivers", "own-dags"):
         (folder / name).mkdir()
+    for dag, text in (own_dags or {}).items():
+        (folder / "own-dags" / f"{dag}.py").write_text(text, "utf-8")
     with postgres(port) as server:
         server.sql(f"ALTER USER hive PASSWORD '{password}';", "postgres")
         own = server.make("airflow")
@@ -258,21 +318,23 @@ def system(folder: Path, environment: Mapping[str, str] | None = None) -> Iterat
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": own,
         }
         with Servers(
-            folder / "airflow", ROOT / "dags", _environment(folder) | connections | dict(environment or {})
+            folder / "airflow",
+            ROOT / "dags",
+            _environment(folder, settings or {}) | connections | dict(environment or {}),
         ) as servers:
             servers.start(600)
             started = System(folder, url, password, servers, server)
-            _introduce(started)
+            _introduce(started, (*DAGS, *(own_dags or {})))
             yield started
 
 
-def _introduce(started: System) -> None:
+def _introduce(started: System, dags: Sequence[str]) -> None:
     """Does the one-time set-up of a site: the connection, the pool, and unpausing the DAGs."""
     call = started.servers.call
     place = {"conn_type": "hive_compactor", "host": str(started.folder / "warehouse"), "password": started.url}
     call("POST", "/api/v2/connections", {"connection_id": "compactor_default", **place})
     call("POST", "/api/v2/pools", {"name": POOL, "slots": 1})
-    for dag in DAGS:
+    for dag in dags:
         started.until(f"DAG {dag}", lambda dag=dag: call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False}))
     alive = "/api/v2/jobs?is_alive=true&job_type="
     for kind, count in (("SchedulerJob", 2), ("TriggererJob", 1)):

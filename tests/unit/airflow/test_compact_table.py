@@ -61,6 +61,43 @@ def test_it_asks_in_the_name_of_its_run_and_waits_without_a_slot(made: list[tupl
     assert operator.execute_complete(None, {"7": "succeeded"}, ASKED) == [{**ASKED[0], "state": "succeeded"}]
 
 
+def test_a_lost_task_is_tried_again_unless_the_author_says_otherwise() -> None:
+    def load(table: str = "a.t") -> str:
+        return table
+
+    assert CompactTableOperator(task_id="compact", table="a.t").retries == 2
+    assert CompactTableOperator(task_id="compact", table="a.t", retries=0).retries == 0
+    with DAG("d", schedule=None, default_args={"retries": 7}):
+        assert CompactTableOperator(task_id="compact", table="a.t").retries == 7
+        assert CompactTableOperator.partial(task_id="mapped").expand(table=["a.t"]).retries == 7
+    with DAG("d", schedule=None):
+        assert CompactTableOperator.partial(task_id="mapped").expand(table=["a.t"]).retries == 2
+        for retries, decorator in ((2, task.compact()), (1, task.compact(retries=1))):
+            assert decorator(load)().operator.retries == retries
+
+
+def test_it_requests_no_more_than_airflow_maps_over_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds: list[int | None] = []
+
+    def request_once(*words: Any, most: int | None = None, **more: Any) -> list[dict[str, Any]]:
+        bounds.append(most)
+        return ASKED
+
+    monkeypatch.setattr(tasks, "request_once", request_once)
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "3")
+    with DAG("d", schedule=None):
+        alone = CompactTableOperator(task_id="alone", table="a.t", wait=False)
+        mapped_over = CompactTableOperator(task_id="mapped_over", table="a.t", wait=False)
+
+        @task
+        def publish(compaction: dict[str, Any]) -> None: ...
+
+        publish.expand(compaction=mapped_over.output)
+    for operator in (alone, mapped_over):
+        operator.execute(context())
+    assert bounds == [None, 3]
+
+
 def test_without_a_trigger_it_waits_in_its_slot(made: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
     states = iter(["initiated", "initiated", "working", "ready for cleaning"])
     monkeypatch.setattr(tasks, "read_states", lambda metastore, ids: {one: next(states) for one in ids})

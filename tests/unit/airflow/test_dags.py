@@ -138,6 +138,17 @@ def test_batches_wait_in_the_configured_pool(monkeypatch: pytest.MonkeyPatch) ->
     assert worker.get_task("compact").partial_kwargs["retries"] == 2
 
 
+def test_runs_of_the_worker_that_wait_do_not_block_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in an Airflow that allows one run of a DAG at a time."""
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_ACTIVE_RUNS_PER_DAG", "1")
+    assert [dag.max_active_runs for dag in compaction_dags("default")] == [1, 100, 1, 1, 1]
+
+
+def test_every_task_is_tried_again(dags: dict[str, DAG]) -> None:
+    """Its worker, its trigger or Airflow's API server may be lost."""
+    assert [task.task_id for dag in dags.values() for task in dag.tasks if task.retries < 2] == []
+
+
 def test_tables_have_events_unless_they_are_switched_off(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
     (alias,) = dags["compaction_worker"].get_task("compact").partial_kwargs["outlets"]
     assert alias.name == "hive://default/?"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from compactor.base.errors import BadSetting, NotFound, Refused
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.compaction.states import State
+from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
@@ -132,6 +134,49 @@ def test_the_worker_takes_the_pools_that_it_is_limited_to(site: Site, monkeypatc
     assert {batch["pool_name"] for batch in tasks.plan("default")} == {"pilot", None}
     monkeypatch.delenv("AIRFLOW__COMPACTOR__ONLY_POOLS")
     assert {batch["pool_name"] for batch in tasks.plan("default")} == {"etl"}
+
+
+def test_no_more_batches_are_planned_than_airflow_maps(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest stays unreserved, for the next run. The oldest requests come first."""
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
+    for table, pool in (("g", "x"), ("fa", "y"), ("fb", None)):
+        request_compaction(site, table=table, pool=pool)
+    assert [batch["pool_name"] for batch in tasks.plan("default")] == ["x", "y"]
+    assert tasks.count_waiting(site) == {"": 1}
+    assert [batch["pool_name"] for batch in tasks.plan("default")] == [None]
+
+
+def test_no_more_due_tables_are_listed_than_airflow_maps(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(11):
+        insert(site, site.metastore.catalog.table("default", "fa"), [1])
+    for _ in range(12):
+        insert(site, site.metastore.catalog.table("default", "g"), [1])
+
+    def list_due() -> list[object]:
+        return [due["table"] for due in tasks.list_due("default", table=None, partition=None, database="default")]
+
+    assert list_due() == ["default.g", "default.fa"]
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "1")
+    assert list_due() == ["default.g"]
+
+
+def test_another_try_of_a_request_finds_what_the_first_one_has_requested(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ti = SimpleNamespace(dag_id="compact_table", run_id="r", task_id="request", map_index=-1)
+    monkeypatch.setattr(tasks.waiting_batches, "current_task", lambda: ti)
+    first = tasks.request("default", ["default.fa"], ARGUMENTS)
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
+    again = tasks.request("default", ["default.fa", "default.fb"], ARGUMENTS)
+    assert again[:1] == first
+    assert len(again) == 2
+    assert tasks.request("default", ["default.fa", "default.fb"], ARGUMENTS) == again
+    abort_compaction(site, again[1])
+    [kept, repeated] = tasks.request("default", ["default.fa", "default.fb"], ARGUMENTS)
+    assert (kept, repeated > again[1]) == (first[0], True)
+    monkeypatch.setattr(ti, "run_id", "another")
+    with pytest.raises(Refused, match=f"id={first[0]}"):
+        tasks.request("default", ["default.fa"], ARGUMENTS)
 
 
 HEARD: list[Mapping[str, Any]] = []

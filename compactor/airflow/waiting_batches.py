@@ -1,0 +1,114 @@
+"""Batches between the task that plans them and the tasks that submit them: what Airflow can map, and what waits there.
+
+A batch whose task may still start stays reserved, however long it waits for a slot. A batch whose task is over, or that
+``plan`` could not hand on, is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.configuration import conf
+from airflow.sdk import Variable, get_current_context
+
+from compactor.airflow.configuration import airflow_pools
+from compactor.airflow.task_ends import ENDED
+from compactor.batches.assembly import PlannedBatch
+from compactor.site.site import Site, own_state
+from compactor.state.batches import SchedulerTask
+
+log = logging.getLogger(__name__)
+#: States of a task that will not start unless a person clears it.
+_OVER = ENDED | {"upstream_failed"}
+#: The Airflow variable that tells one Airflow from another on the same metastore.
+_INSTALLATION = "compactor_installation"
+
+
+def most_mapped() -> int:
+    """Returns how many tasks Airflow makes of one list at most; it refuses a longer list."""
+    return int(conf.getint("core", "max_map_length", fallback=1024))
+
+
+def current_task() -> Any | None:
+    """Returns the task instance that runs in this process; None outside of one."""
+    try:
+        return get_current_context()["ti"]
+    except RuntimeError:
+        return None
+
+
+def name_run(ti: Any) -> str:
+    """Returns the name of the task's DAG run, unique among all Airflows."""
+    return f"{_read_installation()}/{ti.dag_id}/{ti.run_id}"
+
+
+def name_task(run: str, pool: str | None, planned: Sequence[PlannedBatch]) -> SchedulerTask:
+    """Returns the task of DAG ``compaction_worker`` that will submit the batch after ``planned``, of this pool."""
+    pools = airflow_pools()
+    index = sum(_task_id(batch.pool, pools) == _task_id(pool, pools) for batch in planned)
+    return SchedulerTask(run=run, name=f"{_task_id(pool, pools)}_{index}")
+
+
+def _task_id(pool: str | None, pools: Mapping[str, str]) -> str:
+    return f"compact__{pool}" if pool in pools else "compact"
+
+
+def _read_installation() -> str:
+    known: str | None = Variable.get(_INSTALLATION, default=None)
+    if known is None:
+        Variable.set(_INSTALLATION, uuid.uuid4().hex[:12])
+        known = Variable.get(_INSTALLATION)
+    return str(known)
+
+
+def keep_or_give_back(site: Site, run: str | None = None) -> None:
+    """Reserves this Airflow's batches whose task may still start once more, and gives back those whose task is over.
+
+    Args:
+        run: the run that plans now; what an earlier try of its ``plan`` has planned and nobody has launched is given back.
+    """
+    batches = own_state(site).batches
+    reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
+    prefix = f"{_read_installation()}/"
+    states: dict[str, Mapping[str, Any]] = {}
+    for batch in batches.list_unlaunched(site.name):
+        task = batch.scheduler_task
+        if task is None or not task.run.startswith(prefix):
+            continue
+        if task.run != run:
+            if task.run not in states:
+                states[task.run] = _read_states(task.run)
+            if _may_still_start(states[task.run], task.name):
+                batches.keep(batch.id, reserved_ms)
+                continue
+        if batches.forget_task(batch.id):
+            log.info("batch %s is given back: its task %s of %s does not start it", batch.id, task.name, task.run)
+
+
+def give_back_planned(site: Site, run: str) -> None:
+    """Gives back the batches of a run that nobody has launched: its list of batches did not reach Airflow."""
+    batches = own_state(site).batches
+    for batch in batches.list_of_run(site.name, run):
+        if batches.forget_task(batch.id):
+            log.info("batch %s is given back: its plan could not be handed on", batch.id)
+
+
+def _read_states(run: str) -> Mapping[str, Any]:
+    """Returns the states of the tasks of a run by name, as in ``compact_3``; empty if the run is deleted."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    _, dag_id, run_id = run.split("/", 2)
+    states: Mapping[str, Any] = RuntimeTaskInstance.get_task_states(dag_id=dag_id, run_ids=[run_id]).get(run_id, {})
+    return states
+
+
+def _may_still_start(states: Mapping[str, Any], name: str) -> bool:
+    """Tells whether a mapped task is not over yet. Before ``plan`` has ended, only the unmapped task exists."""
+    task = name if name in states else name.rpartition("_")[0]
+    if task not in states:
+        return False
+    state = states[task]
+    return str(getattr(state, "value", state)) not in _OVER
