@@ -147,7 +147,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
                 self.log.info("batch %s: another batch has taken over its remaining entries", batch_id)
                 return self._conclude(context, progress)
             launches += 1
-            self._launch(context)
+            self._launch(context, is_renewed=step is NextStep.RENEW)
 
     def _watch(self, context: Any, launches: int) -> None:
         from compactor.airflow.task_ends import WAITING_TRY
@@ -182,8 +182,8 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
         return make_lineage(self.metastore, self.compactions)
 
-    def _launch(self, context: Any) -> None:
-        """Starts the driver, attached to this task or so that it outlives the task.
+    def _launch(self, context: Any, *, is_renewed: bool = False) -> None:
+        """Starts the driver, or finds the application that an earlier try has started. Waits if it holds the slot.
 
         Whatever fails before there is a driver gives the batch back at once.
 
@@ -193,13 +193,17 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         from compactor.airflow import tasks
 
         try:
-            self._start_driver(context)
+            name = self._start_driver(context, is_renewed=is_renewed)
         except OSError as error:
             reason = self._describe_start_failure(error)
             raise AirflowFailException(str(tasks.give_back(self.metastore, int(self.batch_id), reason))) from error
         except Exception as error:
             self.log.warning("%s", tasks.give_back(self.metastore, int(self.batch_id), f"it was not launched: {error}"))
             raise
+        if name is not None:
+            self._remember(name)
+        if self._attached is not None:
+            self._wait_for_attached(context, self._attached)
 
     def _describe_start_failure(self, error: OSError) -> str:
         from compactor.site.spark_program import describe_start_failure
@@ -208,7 +212,8 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             return describe_start_failure(self.program, error)
         return f"its driver cannot be started: {error.filename}: {error.strerror}"
 
-    def _start_driver(self, context: Any) -> None:
+    def _start_driver(self, context: Any, *, is_renewed: bool) -> str | None:
+        """Returns the name to record for the application; None if its driver records YARN's own name."""
         from compactor.launch.batch_watch import find_running
 
         hook = self._hook = self._get_hook()
@@ -216,9 +221,11 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         if text("linger") and not holds_slot:
             hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
         with self._secrets_in_file(hook) as inherits:
-            if is_detached(hook):
-                self._remember(find_running(self.tag) or self._submit(hook))
-                return
+            # The driver of a renewed batch is gone, but YARN may need a while to notice it in client mode.
+            may_run = is_detached(hook) or (hook._is_yarn and not is_renewed)
+            running = find_running(self.tag) if may_run else None
+            if running or is_detached(hook):
+                return running or self._submit(hook)
             log = driver_log(self.metastore, self.batch_id)
             begins_at = log.stat().st_size if log.exists() else 0
             environment = {**os.environ, **(self.env_vars or {}), **self._connection()}
@@ -227,9 +234,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
         if holds_slot:
             self._attached = _AttachedDriver(context["ti"], driver, log, begins_at)
-        self._remember(driver)
-        if self._attached is not None:
-            self._wait_for_attached(context, self._attached)
+        return None if holds_slot and hook._is_yarn else driver
 
     @contextmanager
     def _secrets_in_file(self, hook: SparkSubmitHook) -> Iterator[tuple[int, ...]]:
@@ -342,6 +347,8 @@ class CompactionSubmitOperator(SparkSubmitOperator):
                     tasks.release(self.metastore, int(self.batch_id), "its task was stopped")
                 else:
                     self.log.warning("batch %s: %s goes on without this task", self.batch_id, attached.name)
+                    return
+                driver_processes.end(attached.name)
             except Exception as error:  # noqa: BLE001 - without an answer the driver goes on, as no work is lost then
                 self.log.warning("batch %s: %s goes on without this task: %s", self.batch_id, attached.name, error)
         elif self._hook is not None:

@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from cryptography.fernet import Fernet
 
 from compactor.compaction.queue_entry import Entry
 from compactor.database.engine import open_database
-from compactor.launch import driver_processes
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import create
 from compactor.requests.request import request_compaction
@@ -75,7 +73,8 @@ class Servers(AirflowServers):
     def again(self, name: str, **environment: str) -> None:
         """Starts a killed component again, with more in its environment from now on."""
         self._environment.update(environment)
-        self._launch(name, [name.removesuffix("-2"), "--skip-serve-logs"])
+        serves_logs = name in ("scheduler", SECOND, "triggerer")
+        self._launch(name, [name.removesuffix("-2"), *(["--skip-serve-logs"] if serves_logs else [])])
 
 
 class System:
@@ -129,7 +128,7 @@ class System:
     def drivers(self, table: Table) -> list[int]:
         """Returns the process IDs of the held drivers of ``table`` that are alive."""
         found = [int(sign.suffix[1:]) for sign in (self.folder / "drivers").glob(f"{table.name}.*")]
-        return [pid for pid in found if not driver_processes.is_gone(f"process:{socket.gethostname()}:{pid}:0")]
+        return [pid for pid in found if _is_running(pid)]
 
     def rows(self, table: Table) -> list[Any]:
         with self.site() as site:
@@ -166,6 +165,28 @@ class System:
         """Starts a run of ``dag`` by hand and returns its id."""
         body = {"logical_date": None, "conf": conf}
         return str(self.servers.call("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"])
+
+    def set_paused(self, dag: str, is_paused: bool) -> None:
+        """Pauses a DAG, or ends its pause."""
+        self.servers.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": is_paused})
+
+    def restart(self, component: str, **environment: str) -> None:
+        """Kills a component and starts it again; returns once Airflow's API answers."""
+        self.servers.kill(component)
+        self.servers.again(component, **environment)
+        self.until("the API answers", lambda: self.servers.call("GET", "/api/v2/dags?limit=1"))
+
+    def change_task(self, table: Table, new_state: str | None) -> None:
+        """Does what a person does to the table's task: marks it, or clears it if ``new_state`` is None."""
+        task = self.task(table)
+        assert task is not None
+        run, index = task["dag_run_id"], task["map_index"]
+        if new_state is None:
+            body = {"dry_run": False, "only_failed": False, "dag_run_id": run, "task_ids": [["compact", index]]}
+            self.servers.call("POST", f"/api/v2/dags/{WORKER}/clearTaskInstances", body)
+        else:
+            path = f"/api/v2/dags/{WORKER}/dagRuns/{run}/taskInstances/compact/{index}"
+            self.servers.call("PATCH", path, {"new_state": new_state})
 
     def end_of_run(self, dag: str, run: str) -> str:
         """Returns the state in which the run has ended."""
@@ -239,6 +260,15 @@ class System:
                 self.task_log(task)[-3000:],
             ]
         return "\n".join(lines)
+
+
+def _is_running(pid: int) -> bool:
+    """Tells whether a process exists and is not a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def _environment(folder: Path, settings: Mapping[str, str]) -> dict[str, str]:

@@ -65,10 +65,6 @@ def state_of(airflow: System, table: Table) -> State:
     return entry.state
 
 
-def set_paused(airflow: System, dag: str, is_paused: bool) -> None:
-    airflow.servers.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": is_paused})
-
-
 def must_be_compacted_once(airflow: System, table: Table, rows: list[Any], *, attempts: int = 1) -> None:
     """Checks the request, its batch and the rows of a table."""
     airflow.until(f"{table.name} is compacted", lambda: state_of(airflow, table) in COMPACTED)
@@ -107,10 +103,10 @@ def ends(airflow: System, table: Table, expected: str = "success") -> dict[str, 
 
 def test_more_batches_than_airflow_maps_are_compacted_in_several_runs(airflow: System) -> None:
     tables = [airflow.table(f"many{number}") for number in range(MOST_MAPPED + 1)]
-    set_paused(airflow, WORKER, True)
+    airflow.set_paused(WORKER, True)
     for table in tables:
         airflow.request(table)
-    set_paused(airflow, WORKER, False)
+    airflow.set_paused(WORKER, False)
     first = airflow.start_run(WORKER)
     assert airflow.end_of_run(WORKER, first) == "success", airflow.state()
     *bounded, last = tables
@@ -145,14 +141,14 @@ def test_more_due_tables_than_airflow_maps_are_requested_in_several_runs(airflow
 @pytest.mark.parametrize("dag", ["compaction_initiator", WORKER, "compaction_cleaner", "acid_housekeeper"])
 def test_a_dag_without_a_conf_refuses_every_word(airflow: System, dag: str) -> None:
     """The run does nothing: it would do more than it was asked for."""
-    set_paused(airflow, dag, False)
+    airflow.set_paused(dag, False)
     run = airflow.start_run(dag, dry_run=True)
     assert airflow.end_of_run(dag, run) == "failed"
     assert f"the conf of DAG {dag} has 'dry_run'; expected: no conf" in logs_of(airflow, dag, run)
 
 
 def test_an_unknown_word_of_the_form_is_refused_by_name(airflow: System) -> None:
-    set_paused(airflow, "compact_table", False)
+    airflow.set_paused("compact_table", False)
     table = airflow.table("form")
     run = airflow.start_run("compact_table", table="default.form", dryrun=True)
     assert airflow.end_of_run("compact_table", run) == "failed"
@@ -210,28 +206,21 @@ def test_a_batch_whose_task_a_person_has_ended_is_given_back(airflow: System) ->
 def test_a_plan_that_could_not_be_handed_on_gives_back(airflow: System) -> None:
     """The API server's bound is lower than the worker's, which cannot know it: the run is red, and nothing is reserved."""
     tables = [airflow.table(f"refused{number}") for number in range(MOST_MAPPED)]
-    set_paused(airflow, WORKER, True)
+    airflow.set_paused(WORKER, True)
     for table in tables:
         airflow.request(table)
-    restart(airflow, "api-server", AIRFLOW__CORE__MAX_MAP_LENGTH="1")
+    airflow.restart("api-server", AIRFLOW__CORE__MAX_MAP_LENGTH="1")
     run = airflow.start_run(WORKER)
-    set_paused(airflow, WORKER, False)
+    airflow.set_paused(WORKER, False)
     airflow.until(
         "the plan is tried again", lambda: airflow.tasks_of_run(WORKER, run)["plan"]["state"] == "up_for_retry"
     )
     airflow.until("everything is given back", lambda: airflow.reserved() == set(), seconds=RESERVED_S / 2)
-    restart(airflow, "api-server", AIRFLOW__CORE__MAX_MAP_LENGTH=str(MOST_MAPPED))
+    airflow.restart("api-server", AIRFLOW__CORE__MAX_MAP_LENGTH=str(MOST_MAPPED))
     assert airflow.end_of_run(WORKER, run) == "success", airflow.state()
     assert [(state_of(airflow, table) in COMPACTED, airflow.runs(table)) for table in tables] == [(True, 1)] * len(
         tables
     )
-
-
-def restart(airflow: System, component: str, **environment: str) -> None:
-    """Kills a component and starts it again; returns once Airflow's API answers."""
-    airflow.servers.kill(component)
-    airflow.servers.again(component, **environment)
-    airflow.until("the API answers", lambda: airflow.servers.call("GET", "/api/v2/dags?limit=1"))
 
 
 def test_an_api_server_that_is_away_ends_no_compaction(airflow: System) -> None:
@@ -262,7 +251,7 @@ def test_a_person_ends_a_driver_whose_task_holds_its_slot(airflow: System, new_s
         rows = airflow.rows(table)
         airflow.start_run(WORKER)
         driver = driver_of(airflow, table)
-        change_task(airflow, table, new_state)
+        airflow.change_task(table, new_state)
         airflow.until("its driver has ended", lambda: driver not in airflow.drivers(table))
         if new_state is None:
             airflow.until("another driver", lambda: airflow.drivers(table))
@@ -274,22 +263,9 @@ def test_a_person_ends_a_driver_whose_task_holds_its_slot(airflow: System, new_s
     assert airflow.rows(table) == rows
 
 
-def change_task(airflow: System, table: Table, new_state: str | None) -> None:
-    """Does what a person does to the table's task: marks it, or clears it if ``new_state`` is None."""
-    task = airflow.task(table)
-    assert task is not None
-    run, index = task["dag_run_id"], task["map_index"]
-    if new_state is None:
-        body = {"dry_run": False, "only_failed": False, "dag_run_id": run, "task_ids": [["compact", index]]}
-        airflow.servers.call("POST", f"/api/v2/dags/{WORKER}/clearTaskInstances", body)
-    else:
-        path = f"/api/v2/dags/{WORKER}/dagRuns/{run}/taskInstances/compact/{index}"
-        airflow.servers.call("PATCH", path, {"new_state": new_state})
-
-
 def test_a_second_try_joins_what_the_first_waited_for_whoever_requested_it(airflow: System) -> None:
     """It is compacted, and the cleaner is not there: another request would be refused."""
-    set_paused(airflow, "compaction_cleaner", True)
+    airflow.set_paused("compaction_cleaner", True)
     try:
         with airflow.held("joined") as table:
             airflow.start_run(WORKER)
@@ -305,7 +281,7 @@ def test_a_second_try_joins_what_the_first_waited_for_whoever_requested_it(airfl
         assert own_task(airflow, run)["try_number"] == 2
         assert len(airflow.entries(table)) == airflow.runs(table) == 1
     finally:
-        set_paused(airflow, "compaction_cleaner", False)
+        airflow.set_paused("compaction_cleaner", False)
 
 
 def own_task(airflow: System, run: str) -> dict[str, Any]:
