@@ -23,6 +23,7 @@ from sqlalchemy import Engine, NullPool, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, ProgrammingError
 
 from compactor.database.backend import Trouble
+from compactor.database.text_hash import add_text_hash
 
 BUSY_TIMEOUT_SECONDS = 60.0
 _POOL_SIZE = 5  #: connections of a process that stay open
@@ -122,6 +123,7 @@ class SqliteBackend:
         try:
             conn.execute("PRAGMA foreign_keys=ON")
             conn.execute("PRAGMA synchronous=FULL")
+            add_text_hash(conn)
             if not self._read_only:
                 _use_wal(conn)
         except BaseException:
