@@ -32,6 +32,7 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.database.prepared import in_parts
 from compactor.state.state_tables import CONDITIONS, lock_state
+from compactor.state.table_memories import forget_memories, invalidate
 
 _C = CONDITIONS.c
 _AT_ONCE = 1000  #: rows in one statement
@@ -71,7 +72,8 @@ class SeenEntity:
 
     ``condition`` comes from the last look into its directory, which may be older; None before the first.
     ``last_compacted`` is the end of the newest successful compaction in the history. ``basis`` has the inputs of the
-    decision, if later passes may reuse it.
+    decision, if later passes may reuse it. From ``look_at`` on each pass considers the entity again, even if nothing is
+    recorded that it depends on; None if time does not change the decision.
     """
 
     entity: Entity
@@ -82,6 +84,7 @@ class SeenEntity:
     last_compacted: int | None = None
     at: int = 0
     basis: Basis | None = None
+    look_at: int | None = 0
 
     @property
     def is_settled(self) -> bool:
@@ -141,15 +144,23 @@ class Conditions:
         self._database = database
 
     @retried
-    def record(self, metastore: str, seen: Sequence[SeenEntity], gone: Collection[Entity] = ()) -> None:
+    def record(
+        self, metastore: str, seen: Sequence[SeenEntity], gone: Collection[Entity] = (), writer: str | None = None
+    ) -> None:
         """Stores the results of a look, which replace earlier ones.
 
         Deletes the rows of entities that are gone.
+
+        Args:
+            writer: the pass that looked. Memories that another pass has of these tables become invalid, as these decisions
+                may rest on older rows than the other pass has seen. None for looks whose results no pass reuses.
         """
         rows = {entity_key(look.entity): look for look in seen}
         gone_keys = [entity_key(entity) for entity in gone]
         with self._database.write() as conn:
             lock_state(conn)
+            if writer is not None:
+                invalidate(conn, metastore, {(s.entity.database, s.entity.table) for s in seen}, except_of=writer)
             for keys in in_parts([*rows, *gone_keys], _AT_ONCE):
                 kept = self._known(conn, metastore, [key for key in keys if key in rows and not rows[key].condition])
                 conn.execute(delete(CONDITIONS).where(_C.METASTORE == metastore, _C.ENTITY_KEY.in_(keys)))
@@ -266,6 +277,36 @@ class Conditions:
                     of_table[partition] = StoredDecision._make(decision)
         return decisions
 
+    def decisions_about(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, StoredDecision]:
+        """Returns the decisions about these entities that may be reused."""
+        columns = (_C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME, _C.DIGEST, _C.OPEN_DIGEST, _C.NEWEST_TXN_ID, _C.OUTCOME)
+        query = select(*columns, _C.SEEN_AT).where(_C.METASTORE == metastore, _C.DIGEST.is_not(None))
+        decisions: dict[Entity, StoredDecision] = {}
+        with self._database.read() as conn:
+            for keys in in_parts([entity_key(entity) for entity in entities], _AT_ONCE):
+                for database, table, partition, *decision in conn.execute(query.where(_C.ENTITY_KEY.in_(keys))).all():
+                    entity = Entity(database=database, table=table, partition=partition)
+                    decisions[entity] = StoredDecision._make(decision)
+        return decisions
+
+    def due_for_a_look(self, metastore: str, now: int) -> list[Entity]:
+        """Returns the entities whose ``look_at`` is reached at ``now``."""
+        query = select(_C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME).where(_C.METASTORE == metastore, _C.LOOK_AT <= now)
+        with self._database.read() as conn:
+            return [
+                Entity(database=database, table=table, partition=partition)
+                for database, table, partition in conn.execute(query).all()
+            ]
+
+    @retried
+    def stop_looking(self, metastore: str, entities: Collection[Entity], before: int) -> None:
+        """Clears ``look_at`` of entities that are no candidates, unless they were looked at at ``before`` or later."""
+        with self._database.write() as conn:
+            lock_state(conn)
+            for keys in in_parts([entity_key(entity) for entity in entities], _AT_ONCE):
+                here = (_C.METASTORE == metastore, _C.ENTITY_KEY.in_(keys), _C.SEEN_AT < before)
+                conn.execute(update(CONDITIONS).where(*here).values(LOOK_AT=None))
+
     @retried
     def forget_bases(self, metastore: str, table: tuple[str, str] | None = None) -> None:
         """Makes the next pass decide again about one table, or about all."""
@@ -273,13 +314,16 @@ class Conditions:
         if table is not None:
             query = query.where(_C.DB_NAME == table[0], _C.TABLE_NAME == table[1])
         with self._database.write() as conn:
+            lock_state(conn)
             conn.execute(query.values(DIGEST=None))
+            forget_memories(conn, metastore, table)
 
     @retried
     def forget_tables(self, metastore: str, tables: Collection[tuple[str, str]]) -> None:
         """Deletes the rows of tables that are gone."""
         with self._database.write() as conn:
             for database, table in tables:
+                forget_memories(conn, metastore, (database, table))
                 here = (_C.METASTORE == metastore, _C.DB_NAME == database, _C.TABLE_NAME == table)
                 conn.execute(delete(CONDITIONS).where(*here))
 
@@ -353,6 +397,7 @@ def _row(metastore: str, key: str, seen: SeenEntity) -> dict[str, Any]:
         "DIGEST": None if basis is None else basis.digest,
         "OPEN_DIGEST": None if basis is None else basis.open,
         "NEWEST_TXN_ID": None if basis is None else basis.newest_txn,
+        "LOOK_AT": seen.look_at,
     }
 
 
@@ -369,4 +414,5 @@ def _seen(row: RowMapping) -> SeenEntity:
         last_compacted=row["LAST_COMPACTED"],
         at=row["SEEN_AT"],
         basis=None if row["DIGEST"] is None else Basis(row["DIGEST"], row["OPEN_DIGEST"], TxnId(row["NEWEST_TXN_ID"])),
+        look_at=row["LOOK_AT"],
     )

@@ -28,6 +28,7 @@ from compactor.state.seen_conditions import Conditions
 from compactor.state.sightings import Sightings
 from compactor.state.state_tables import VERSION_TABLE, metadata
 from compactor.state.stored_overrides import StoredOverrides
+from compactor.state.table_memories import TableMemories
 
 _WAIT_SECONDS = 120  #: for another session that creates or upgrades the tables
 
@@ -43,6 +44,7 @@ class OwnState:
         self.decisions = Decisions(database)
         self.sightings = Sightings(database)
         self.conditions = Conditions(database)
+        self.memories = TableMemories(database)
         self.overrides = StoredOverrides(database)
         self.quarantines = Quarantines(database)
         self.reads = Reads(database)

@@ -13,13 +13,14 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
     Text,
     select,
 )
-from sqlalchemy.dialects.mysql import MEDIUMTEXT
+from sqlalchemy.dialects.mysql import LONGBLOB, MEDIUMTEXT
 
 metadata = MetaData()
 
@@ -194,11 +195,31 @@ CONDITIONS = Table(
     Column("DIGEST", String(64)),
     Column("OPEN_DIGEST", String(64)),
     Column("NEWEST_TXN_ID", BigInteger),
+    Column("LOOK_AT", BigInteger),
+    Index("COMPACTOR_CONDITIONS_LOOK_IDX", "METASTORE", "LOOK_AT"),
     # This index alone answers the overview.
     Index(
         "COMPACTOR_CONDITIONS_TABLE_IDX",
         *("METASTORE", "DB_NAME", "TABLE_NAME", "OUTCOME", "HEALTH", "DELTAS", "BASE_BYTES", "DELTA_BYTES"),
     ),
+)
+
+TABLE_MEMORIES = Table(
+    "COMPACTOR_TABLE_MEMORIES",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("DB_NAME", String(128), primary_key=True),
+    Column("TABLE_NAME", String(256), primary_key=True),
+    Column("WRITER", String(64), nullable=False),
+    Column("INPUTS", String(64)),
+    Column("WRITES", Text),
+    Column("PLACES", Text),
+    Column("ENDED", Text),
+    Column("CANDIDATES", BigInteger),
+    Column("NEWEST_TXN_ID", BigInteger),
+    Column("MADE_AT", BigInteger),
+    Column("LOOK_AT", BigInteger),
+    Column("ENTITIES", LargeBinary().with_variant(LONGBLOB, "mysql", "mariadb")),
 )
 
 OVERRIDES = Table(

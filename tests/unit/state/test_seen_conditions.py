@@ -155,3 +155,23 @@ def test_all_that_was_seen_by_name(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("a"), seen("t/p=1")])
     assert fresh.conditions.looks("m").keys() == {entity("a"), entity("t/p=1")}
     assert fresh.conditions.looks("other") == {}
+
+
+def test_what_is_due_for_a_look_is_found_by_its_time(fresh: OwnState) -> None:
+    times = {"never": None, "always": 0, "now": 7, "later": 8}
+    fresh.conditions.record("m", [replace(seen(name), look_at=at) for name, at in times.items()])
+    fresh.conditions.record("other", [replace(seen("x"), look_at=0)])
+    assert {entity.table for entity in fresh.conditions.due_for_a_look("m", 7)} == {"always", "now"}
+
+
+def test_looking_stops_unless_somebody_has_looked_since(fresh: OwnState) -> None:
+    fresh.conditions.record("m", [seen("before", at=5), seen("since", at=6)])
+    fresh.conditions.stop_looking("m", [entity("before"), entity("since"), entity("none")], before=6)
+    assert fresh.conditions.due_for_a_look("m", 9) == [entity("since")]
+
+
+def test_decisions_about_some_entities_are_read_by_their_names(fresh: OwnState) -> None:
+    fresh.conditions.record("m", [replace(seen(f"t/p={n}"), basis=BASIS) for n in (1, 2)] + [seen("t/p=3")])
+    entities = [entity(name) for name in ("t/p=1", "t/p=3", "t/p=4")]
+    decisions = fresh.conditions.decisions_about("m", entities)
+    assert decisions == {entity("t/p=1"): fresh.conditions.stored_decisions("m", [("d", "t")])["d", "t"]["p=1"]}
