@@ -215,6 +215,7 @@ def main() -> None:
         analyse(metastore)
         site = fleet(metastore, state)
         remember(site, state)
+        say(f"{initiate(site).kept} decisions stand")  # what a pass remembers of each table
         change(
             metastore,
             warehouse / "model" / "p=000000",
@@ -231,7 +232,8 @@ def main() -> None:
         state.close()
         program = [sys.executable, __file__, "--only-pass", url, *(["--profile"] if options.profile else [])]
         rows: list[Row] = []
-        for label, what in (("pass", f"{options.changed:g} % changed"), ("again", "nothing changed")):
+        labels = (("pass", f"{options.changed:g} % changed"), ("queued", "those queued"), ("again", "nothing changed"))
+        for label, what in labels:
             figures = json.loads(subprocess.run(program, check=True, stdout=subprocess.PIPE).stdout)
             say(
                 f"{label:6}{figures['seconds']:8.1f} s ({figures['cpu']:.1f} s of CPU), at most "

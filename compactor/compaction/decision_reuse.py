@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
+from zlib import crc32
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.ids import TxnId
@@ -21,6 +22,8 @@ from compactor.compaction.eligibility import Eligible, Skipped
 from compactor.compaction.queue_entry import Entry
 
 _SIZE = 16  #: bytes of a digest
+_SHARE = 1000  #: candidates of a table whose decisions end together
+_SHARES = 16  #: at most so many shares of a table end one after the other
 _DECISIONS = {kind.__name__.lower(): kind for kind in (Minor, Major, CleanOnly, AbortCleanup, NotNeeded)}
 _DUE = frozenset(name for name, kind in _DECISIONS.items() if kind.type is not None)
 
@@ -55,13 +58,43 @@ class StoredDecision(NamedTuple):
         """True if the decision leads to a request."""
         return self.outcome in _DUE
 
-    def still_holds(self, digest: str, newest_txn: TxnId, looked_after: int) -> bool:
+    def still_holds(self, digest: str, newest_txn: TxnId, now: int, lasting: int) -> bool:
         """Returns true if the decision still holds, provided that the open write IDs have not changed.
 
         Args:
-            looked_after: decisions made before this time (epoch ms) no longer hold: a full look is due.
+            now: epoch ms. A decision of a later time no longer holds: the clock was set back.
+            lasting: the milliseconds after which a full look is due.
         """
-        return self.digest == digest and self.newest_txn <= newest_txn and self.at > looked_after
+        is_recent = self.at <= now < self.at + lasting
+        return is_recent and self.digest == digest and self.newest_txn <= newest_txn
+
+
+class FullRound:
+    """The full round through a table's candidates: how long a decision lasts before its files are looked at again.
+
+    A decision lasts between half the period and the whole, so that decisions of one pass do not all end in one pass.
+    Candidates of a small table end together, since reading a table costs more than a few of its candidates.
+
+    Args:
+        table: database and name.
+        candidates: their number.
+        period_ms: the time within which each candidate is looked at.
+    """
+
+    def __init__(self, table: tuple[str, str], candidates: int, period_ms: int) -> None:
+        shares = min(_SHARES, 1 + candidates // _SHARE)
+        half = max(1, period_ms // 2)
+        name = ".".join(table)
+        self._lasting = [
+            period_ms - crc32(f"{name} {share}".encode(errors="surrogatepass")) % half for share in range(shares)
+        ]
+        self.shortest = min(self._lasting)
+
+    def lasting(self, partition: str | None) -> int:
+        """Returns the milliseconds that a decision about a candidate lasts."""
+        if len(self._lasting) == 1:
+            return self._lasting[0]
+        return self._lasting[crc32((partition or "").encode(errors="surrogatepass")) % len(self._lasting)]
 
 
 class Writes(NamedTuple):
@@ -106,7 +139,12 @@ class Digests:
 
     def __init__(self, table: TableInputs) -> None:
         inputs = tuple(getattr(table, field.name) for field in fields(table))
-        self._table = hashlib.blake2b(repr(inputs).encode(), digest_size=_SIZE)
+        self._table = hashlib.blake2b(repr(inputs).encode(errors="surrogatepass"), digest_size=_SIZE)
+
+    @property
+    def inputs(self) -> str:
+        """The digest of the table's own inputs."""
+        return self._table.hexdigest()
 
     def for_entity(
         self, writes: Writes, place: tuple[int, str] | None, ended: int, extra: EntityInputs | None = None

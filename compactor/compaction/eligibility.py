@@ -132,12 +132,23 @@ def _check_queued(candidate: Candidate) -> Skipped | None:
     return None
 
 
+def find_failure_pause_end(history: Iterable[Entry], settings: Settings) -> int | None:
+    """Returns when a pause after failures ends or has ended, epoch ms; None if there is no pause, or only a user ends it."""
+    threshold, retry = settings.integer(_THRESHOLD), settings.milliseconds(_RETRY)
+    failures = consecutive_failures(history, threshold) if threshold > 0 else ()
+    return _latest_request(failures) + retry if failures and retry > 0 else None
+
+
+def _latest_request(failures: Iterable[Entry]) -> int:
+    return max(e.enqueue_time or e.start or 0 for e in failures)
+
+
 def _check_failures(candidate: Candidate, settings: Settings, now_ms: int) -> Skipped | None:
     threshold, retry = settings.integer(_THRESHOLD), settings.milliseconds(_RETRY)
     failures = consecutive_failures(candidate.history, threshold) if threshold > 0 else ()
     if not failures:
         return None
-    latest = max(e.enqueue_time or e.start or 0 for e in failures)
+    latest = _latest_request(failures)
     if retry > 0 and latest + retry <= now_ms:
         return None
     newest = failures[0].id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.compaction.queue_entry import Entity
@@ -32,6 +32,12 @@ class Portion:
         begin = 0 if self.after is None else bisect_right(names, _key(self.after.partition), key=_key)
         end = len(names) if self.until is None else bisect_right(names, _key(self.until.partition), key=_key)
         return names[begin:end]
+
+    def count(self, partitions: Collection[str | None]) -> int:
+        """Returns how many of a table's partitions are in this portion."""
+        if self.after is None and self.until is None:
+            return len(partitions)
+        return len(self.filter_partitions(partitions))
 
 
 def _key(partition: str | None) -> str:

@@ -17,11 +17,18 @@ from compactor.base.steps import Step, reach
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.decision_reuse import Basis, Lasts
 from compactor.compaction.disagreement import Numbers, find_doubts
-from compactor.compaction.eligibility import Candidate, Eligible, Skipped, check_eligibility
+from compactor.compaction.eligibility import (
+    Candidate,
+    Eligible,
+    Skipped,
+    check_eligibility,
+    find_failure_pause_end,
+)
 from compactor.compaction.health import Condition
 from compactor.compaction.queue_entry import Entity, Entry, Request
 from compactor.compaction.states import State
 from compactor.initiator.past_compactions import PastCompactions
+from compactor.metastore.catalog.values import PartitionPlace
 from compactor.metastore.transactions.components import Aborted
 from compactor.settings.precedence import Settings
 from compactor.site.abort_grace import AbortGrace
@@ -74,7 +81,7 @@ class CandidateScan:
     write: bool = True
     txns: ValidTxnList = field(init=False)
     now_ms: int = field(init=False)
-    looked_after: int = field(init=False)  #: epoch ms; entities not listed since then are listed again
+    full_round_ms: int = field(init=False)  #: the time within which every candidate is listed
     queue: Mapping[TableName, Mapping[str | None, Sequence[Entry]]] = field(init=False)
     past: PastCompactions = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
@@ -91,7 +98,7 @@ class CandidateScan:
         self.txns = metastore.transactions.snapshot()
         self._moment = self.site.moment()
         self.now_ms = self._moment.now_ms
-        self.looked_after = self.now_ms - sweep_ms(self.site.settings)
+        self.full_round_ms = sweep_ms(self.site.settings)
         self.turn_to(self.fresh_tables(), PastCompactions(self.site))
         self.queue = _by_table(metastore.entries.queue())
         self.aborts = metastore.components.aborts()
@@ -114,6 +121,10 @@ class CandidateScan:
     def candidate_tables(self) -> Mapping[TableName, int]:
         """Returns the tables with recorded writes or aborts, each with the number of its recorded writes."""
         return dict.fromkeys(self._aborted, 0) | self.site.metastore.components.written_tables()
+
+    def tables_with_aborts(self) -> Collection[TableName]:
+        """Returns the tables with aborted transactions, by their recorded names."""
+        return self._aborted.keys()
 
     def aborted_in(self, table: TableName) -> Set[str | None]:
         """Returns the partitions of a table with aborted transactions, by their recorded names."""
@@ -149,7 +160,24 @@ class CandidateScan:
             last_compacted=self.past.ended(considered.entity).succeeded_at,
             at=self.now_ms,
             basis=considered.basis,
+            look_at=self._when_to_look(considered),
         )
+
+    def _when_to_look(self, considered: Considered) -> int | None:
+        """Returns from when on passes consider the entity again, even if nothing recorded has changed.
+
+        Returns 0 for each pass, and None if time does not change the decision.
+        """
+        entity, basis, decision = considered.entity, considered.basis, considered.decision
+        requests = decision is not None and decision.type is not None
+        if basis is None or basis.open is not None or requests:
+            return 0
+        if self.queued(entity) or self.aborts_of(entity) is not None:
+            return 0
+        history = self.past.entries(entity)
+        surveyed = self.tables.load_table(entity) if history else None
+        end = None if surveyed is None else find_failure_pause_end(history, surveyed.settings)
+        return None if end is None or end <= self.now_ms else end
 
     def consider(self, entity: Entity) -> Considered:
         try:
@@ -195,6 +223,23 @@ class CandidateScan:
     def verdict(self, entity: Entity, surveyed: SurveyedTable | None, settings: Settings) -> Eligible | Skipped:
         """Returns whether an entity is considered; see ``check_eligibility``."""
         return check_eligibility(self._candidate(entity, surveyed, settings), settings, self.now_ms)
+
+    def ordinary_verdict(self, surveyed: SurveyedTable) -> Eligible | Skipped:
+        """Returns the verdict on a partition, or an unpartitioned table, without queued, failed or aborted work.
+
+        Its files are not sorted, unless those of the unpartitioned table are.
+        """
+        table = surveyed.table
+        ordinary = PartitionPlace(id=0, name="", location="") if table.is_partitioned else None
+        candidate = Candidate(
+            entity=Entity(database=table.database, table=table.name, partition=None if ordinary is None else ""),
+            never=table.refusal(ordinary),
+            is_insert_only=table.is_insert_only,
+            is_partitioned=table.is_partitioned,
+            table_parameters=table.parameters,
+            database_parameters=table.database_parameters,
+        )
+        return check_eligibility(candidate, surveyed.settings, self.now_ms)
 
     def _candidate(self, entity: Entity, surveyed: SurveyedTable | None, settings: Settings) -> Candidate:
         table = surveyed.table if surveyed else None

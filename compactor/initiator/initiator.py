@@ -17,6 +17,7 @@ from compactor.initiator.candidate_scan import CandidateScan, Considered
 from compactor.initiator.one_ahead import one_ahead
 from compactor.initiator.outdated import record_conditions
 from compactor.initiator.past_compactions import PastCompactions
+from compactor.initiator.table_changes import TableChanges
 from compactor.metastore.catalog.values import Table
 from compactor.site import lost_workers
 from compactor.site.restored_database import must_not_be_older
@@ -84,33 +85,39 @@ def initiate(site: Site) -> InitiatorPass:
     saving = Saving(scan)
     cursor = run_best_effort("reading where the last pass ended", lambda: _read_cursor(site))
     looked_at = run_best_effort("reading when the last pass was", lambda: _read_last_pass_time(site))
+    changes = TableChanges(scan)
     considered: list[Considered] = []
-    kept = 0
+    kept = changes.kept
     stores = SideBySide(site.settings.integer("compactor.store.threads"), "store")
-    with stores as threads, one_ahead(_pages(scan, cursor)) as pages:
+    with stores as threads, one_ahead(_pages(scan, changes, cursor)) as pages:
         for portion, page in pages:
             with garbage_collection.waiting():
                 sorted_out = page.sort_out(portion)
             kept += sorted_out.kept
-            considered += _judge(scan, saving, page.judge(sorted_out.pending, threads))
-    considered += _spend(scan, saving)
+            considered += _judge(scan, saving, page.judge(sorted_out.pending, threads), changes, page)
+            page.remember(portion)
+    considered += _spend(scan, saving, changes)
+    changes.forget_strangers()
     run_best_effort("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
     run_best_effort("considering what has no recorded write", lambda: _consider_unrecorded(scan))
     run_best_effort("recording the pass", lambda: _record_pass(scan, len(considered)))
     return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)
 
 
-def _pages(scan: CandidateScan, cursor: Entity | None) -> Iterator[tuple[Portion, CandidatePage]]:
-    """Yields all candidates in the order of the pass, in portions with the data of their tables."""
+def _pages(
+    scan: CandidateScan, changes: TableChanges, cursor: Entity | None
+) -> Iterator[tuple[Portion, CandidatePage]]:
+    """Yields the tables to visit in the order of the pass, in portions with the data of their tables."""
     first: CandidatePage | None = None
-    for portion in split_portions(scan.candidate_tables(), cursor):
+    for portion in split_portions(changes.tables, cursor):
         with garbage_collection.waiting():
-            page = first if first is not None and portion.until is not None else CandidatePage(scan, portion.tables)
+            is_same = first is not None and portion.until is not None
+            page = first if first is not None and is_same else CandidatePage(scan, portion.tables, changes)
         first = page if portion.after is not None else first  # the other half of the first table comes last
         yield portion, page
 
 
-def _spend(scan: CandidateScan, saving: Saving) -> list[Considered]:
+def _spend(scan: CandidateScan, saving: Saving, changes: TableChanges) -> list[Considered]:
     """Requests kept back candidates within the budget, and records why the others wait."""
     chosen, waiting = saving.choose_requests()
     done: list[Considered] = []
@@ -118,7 +125,7 @@ def _spend(scan: CandidateScan, saving: Saving) -> list[Considered]:
         for start in range(0, len(kept), RECORD_SIZE):
             batch = kept[start : start + RECORD_SIZE]
             _turn_to(scan, [candidate.entity for candidate in batch])
-            done += _act_on(scan, batch) if act else _record_waiting(scan, batch)
+            done += _act_on(scan, batch, changes) if act else _record_waiting(scan, batch, changes)
     return done
 
 
@@ -130,30 +137,36 @@ def _turn_to(scan: CandidateScan, entities: Sequence[Entity]) -> None:
     scan.turn_to(tables, past)
 
 
-def _record_waiting(scan: CandidateScan, waiting: Sequence[Considered]) -> list[Considered]:
-    run_best_effort("recording decisions", lambda: _record(scan, waiting))
+def _record_waiting(scan: CandidateScan, waiting: Sequence[Considered], changes: TableChanges) -> list[Considered]:
+    run_best_effort("recording decisions", lambda: _record(scan, waiting, changes))
     return list(waiting)
 
 
-def _judge(scan: CandidateScan, saving: Saving, judgements: Iterable[Considered]) -> list[Considered]:
+def _judge(
+    scan: CandidateScan, saving: Saving, judgements: Iterable[Considered], changes: TableChanges, page: CandidatePage
+) -> list[Considered]:
     considered: list[Considered] = []
     judged: list[Considered] = []
     since = time.monotonic()
     for candidate in judgements:
         judged.append(candidate)
         if len(judged) >= RECORD_SIZE or time.monotonic() - since > RECORD_EVERY_S:
-            considered += _act_on(scan, saving.keep_back(judged))
+            considered += _act_on(scan, saving.keep_back(judged), changes, page)
             judged, since = [], time.monotonic()
-    return considered + _act_on(scan, saving.keep_back(judged))
+    return considered + _act_on(scan, saving.keep_back(judged), changes, page)
 
 
-def _act_on(scan: CandidateScan, judged: Sequence[Considered]) -> list[Considered]:
+def _act_on(
+    scan: CandidateScan, judged: Sequence[Considered], changes: TableChanges, page: CandidatePage | None = None
+) -> list[Considered]:
     """Requests the compactions that are due, and stores the decisions."""
     if not judged:
         return []
     must_not_be_older(scan.site, polling=True)
     done = [without_cost(candidate) for candidate in scan.request(judged)]
-    run_best_effort("recording decisions", lambda: _record(scan, done))
+    recorded = run_best_effort("recording decisions", lambda: _record(scan, done, changes))
+    if page is not None and recorded:
+        page.note_recorded(recorded)
     return done
 
 
@@ -173,12 +186,14 @@ def _record_pass(scan: CandidateScan, considered: int) -> None:
         site.state.decisions.record(site.name, [passed], at=scan.now_ms)
 
 
-def _record(scan: CandidateScan, judged: Sequence[Considered]) -> None:
+def _record(scan: CandidateScan, judged: Sequence[Considered], changes: TableChanges) -> Sequence[Considered]:
+    """Stores decisions, and returns them."""
     site, considered = scan.site, [candidate for candidate in judged if not candidate.stands]
     if site.state is None or not considered:
-        return
+        return ()
     site.state.decisions.record(site.name, [c.as_decided("initiator") for c in considered], at=scan.now_ms)
-    record_conditions(scan, site.state, considered)
+    record_conditions(scan, site.state, considered, changes.writer)
+    return considered
 
 
 def _consider_unrecorded(scan: CandidateScan) -> None:

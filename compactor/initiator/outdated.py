@@ -61,11 +61,13 @@ def _consider_again(scan: CandidateScan, state: OwnState, known: Sequence[SeenEn
         record_conditions(fresh, state, [fresh.consider(entity) for entity in outdated])
 
 
-def record_conditions(scan: CandidateScan, state: OwnState, considered: Sequence[Considered]) -> None:
-    """Stores the shown conditions of entities, and forgets dropped entities."""
+def record_conditions(
+    scan: CandidateScan, state: OwnState, considered: Sequence[Considered], writer: str | None = None
+) -> None:
+    """Stores the shown conditions of entities, and forgets dropped entities; see ``Conditions.record``."""
     there = [c for c in considered if scan.tables.exists(c.entity)]
     gone = [c.entity for c in considered if not scan.tables.exists(c.entity)]
-    state.conditions.record(scan.site.name, [scan.as_seen(c) for c in there], gone)
+    state.conditions.record(scan.site.name, [scan.as_seen(c) for c in there], gone, writer)
 
 
 def is_due(site: Site, state: OwnState, now_ms: int) -> bool:

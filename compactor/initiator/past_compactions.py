@@ -24,16 +24,21 @@ class PastCompactions:
         self._ended: dict[TableName, Mapping[str | None, Ended]] = {}
         self._entries: dict[Entity, Sequence[Entry]] = {}
 
-    def expect(self, tables: Collection[TableName]) -> None:
-        """Reads the ended compactions of those ``tables`` that were not read yet."""
+    def expect(self, tables: Collection[TableName], partitions: Collection[str | None] | None = None) -> None:
+        """Reads the ended compactions of those ``tables`` that were not read yet; with ``partitions`` only of these."""
         new = [table for table in tables if table not in self._ended]
         if not new:
             return
-        by_table = self._site.metastore.entries.ended(new, self._partitions)
+        chosen = self._partitions if partitions is None else partitions
+        by_table = self._site.metastore.entries.ended(new, chosen)
         self._ended.update(by_table)
         troubled = [table for table in new if any(ended.others for ended in by_table[table].values())]
         if troubled:
-            self._entries.update(self._site.metastore.entries.unsuccessful_histories(troubled, self._partitions))
+            self._entries.update(self._site.metastore.entries.unsuccessful_histories(troubled, chosen))
+
+    def expect_none(self, tables: Collection[TableName]) -> None:
+        """Notes that ``tables`` have no ended compactions, which saves reading them."""
+        self._ended.update((table, {}) for table in tables if table not in self._ended)
 
     def of_table(self, table: TableName) -> Mapping[str | None, Ended]:
         """Returns the ended compactions of a table, by partition."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from compactor.compaction.decision_reuse import (
     Digests,
     EntityInputs,
+    FullRound,
     StoredDecision,
     TableInputs,
     Writes,
@@ -33,17 +34,24 @@ class TableDigests:
 
     Args:
         writes: recorded writes by the stored names of partitions.
+        candidates: the number of the table's candidates, if ``writes`` has only some of them.
     """
 
     def __init__(
-        self, scan: CandidateScan, name: TableName, surveyed: SurveyedTable, writes: Mapping[str | None, Writes]
+        self,
+        scan: CandidateScan,
+        name: TableName,
+        surveyed: SurveyedTable,
+        writes: Mapping[str | None, Writes],
+        candidates: int | None = None,
     ) -> None:
         self._scan, self._surveyed, self._writes = scan, surveyed, writes
         self.name = name
         self._ended = scan.past.of_table(name)
         troubled = (partition for partition, ended in self._ended.items() if ended.others)
         self._unusual = {*scan.queue.get(name, ()), *scan.aborted_in(name), *troubled}
-        self._newest, self._looked_after = scan.txns.high_watermark, scan.looked_after
+        self._newest = scan.txns.high_watermark
+        self.round = FullRound(name, len(writes) if candidates is None else candidates, scan.full_round_ms)
         self._is_clear = scan.ground.is_clear(surveyed.table.id)
 
     def entity(self, partition: str | None) -> Entity:
@@ -52,7 +60,7 @@ class TableDigests:
 
     def digests_of(self, partitions: Iterable[str | None]) -> Iterator[tuple[str | None, str]]:
         """Yields each partition with the digest of its inputs."""
-        digests = Digests(self._inputs())
+        digests = self.of_table
         ended, writes, places = self._ended, self._writes, self._surveyed.partitions
         for partition in partitions:
             place = places.get(partition) if partition is not None else None
@@ -60,36 +68,21 @@ class TableDigests:
             where = None if place is None else (place.id, place.location)
             yield partition, digests.for_entity(writes[partition], where, ended.get(partition, _NOTHING).newest, extra)
 
-    def stands(self, known: StoredDecision, digest: str) -> bool:
-        """Returns true if the decision of an earlier pass stands."""
-        if not known.still_holds(digest, self._newest, self._looked_after):
+    def stands(self, known: StoredDecision, partition: str | None, digest: str) -> bool:
+        """Returns true if the decision of an earlier pass about a partition stands."""
+        if not known.still_holds(digest, self._newest, self._scan.now_ms, self.round.lasting(partition)):
             return False
         return known.open is None or known.open == self.open
+
+    @cached_property
+    def of_table(self) -> Digests:
+        """The digests of the table as this pass has read it."""
+        return Digests(table_inputs(self._scan, self.name, self._surveyed))
 
     @cached_property
     def open(self) -> str:
         """The digest of the table's open and aborted write IDs."""
         return digest_open_ids(self._surveyed.write_ids)
-
-    def _inputs(self) -> TableInputs:
-        table, metastore = self._surveyed.table, self._scan.site.metastore
-        unnamed = self._scan.aborts.get(self.entity(None)) if table.is_partitioned else None
-        return TableInputs(
-            release=f"{VERSION} {metastore.schema_version}",
-            id=table.id,
-            location=table.location,
-            is_insert_only=table.is_insert_only,
-            is_partitioned=table.is_partitioned,
-            settings=self._surveyed.settings.digest,
-            verdict=self._ordinary_verdict(),
-            unnamed_aborts=_figures(unnamed),
-        )
-
-    def _ordinary_verdict(self) -> str:
-        for partition in self._writes:
-            if partition is not None and self._is_ordinary(partition, self._surveyed.partitions.get(partition)):
-                return self._verdict(partition)
-        return ""
 
     def _is_ordinary(self, partition: str | None, place: PartitionPlace | None) -> bool:
         return self._is_clear and place is not None and not place.sort_columns and partition not in self._unusual
@@ -105,6 +98,22 @@ class TableDigests:
 
     def _verdict(self, partition: str | None) -> str:
         return describe_verdict(self._scan.verdict(self.entity(partition), self._surveyed, self._surveyed.settings))
+
+
+def table_inputs(scan: CandidateScan, name: TableName, surveyed: SurveyedTable) -> TableInputs:
+    """Returns what a table contributes to the decisions about its entities."""
+    table = surveyed.table
+    whole = Entity(database=name[0], table=name[1])
+    return TableInputs(
+        release=f"{VERSION} {scan.site.metastore.schema_version}",
+        id=table.id,
+        location=table.location,
+        is_insert_only=table.is_insert_only,
+        is_partitioned=table.is_partitioned,
+        settings=surveyed.settings.digest,
+        verdict=describe_verdict(scan.ordinary_verdict(surveyed)),
+        unnamed_aborts=_figures(scan.aborts.get(whole) if table.is_partitioned else None),
+    )
 
 
 def _figures(aborts: Aborted | None) -> tuple[int, ...]:

@@ -287,9 +287,10 @@ _OWN = (
         default="12",
         unit=_C,
         minimum=1,
-        effect="Number of check intervals after which the initiator looks again at unchanged tables and partitions. In "
-        "between it reuses their last decision without a listing. A full sweep also looks at tables and partitions without "
-        "recorded writes, which the initiator has not seen yet; there it only reports.",
+        effect="Number of check intervals within which the initiator looks again at each unchanged table and partition, for "
+        "changes of files that no row records. The looks are spread over the passes. In between it reuses the last decision "
+        "without a listing. A full sweep also looks at tables and partitions without recorded writes, which the initiator "
+        "has not seen yet; there it only reports.",
     ),
     _hive(
         "compactor.reads.retention",

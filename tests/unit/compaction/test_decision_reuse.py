@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.ids import TxnId, WriteId
@@ -11,6 +13,7 @@ from compactor.compaction.decision import AbortCleanup, Major, NotNeeded
 from compactor.compaction.decision_reuse import (
     Digests,
     EntityInputs,
+    FullRound,
     StoredDecision,
     TableInputs,
     Writes,
@@ -85,17 +88,44 @@ def test_whatever_of_an_entity_changes_changes_its_digest(other: dict[str, Any])
 
 
 def test_a_decision_stands_while_its_digest_is_the_same() -> None:
-    assert DECIDED.still_holds("digest", TxnId(9), looked_after=999)
-    assert not DECIDED.still_holds("other", TxnId(9), looked_after=999)
+    assert DECIDED.still_holds("digest", TxnId(9), now=1001, lasting=2)
+    assert not DECIDED.still_holds("other", TxnId(9), now=1001, lasting=2)
 
 
 def test_a_decision_that_is_too_old_does_not_stand() -> None:
-    assert not DECIDED.still_holds("digest", TxnId(9), looked_after=1000)
+    assert not DECIDED.still_holds("digest", TxnId(9), now=1002, lasting=2)
+
+
+def test_a_decision_of_a_later_time_does_not_stand() -> None:
+    """The clock was set back."""
+    assert not DECIDED.still_holds("digest", TxnId(9), now=999, lasting=2)
 
 
 def test_a_decision_from_the_future_of_the_database_does_not_stand() -> None:
     """A backup was restored: what follows may get the numbers again that the digest is made of (PROTOCOL 11.2)."""
-    assert not DECIDED.still_holds("digest", TxnId(8), looked_after=999)
+    assert not DECIDED.still_holds("digest", TxnId(8), now=1001, lasting=2)
+
+
+@given(candidates=st.integers(0, 100_000), period=st.integers(2, 10**9), partition=st.none() | st.text())
+def test_a_full_round_lasts_its_period_at_most_and_half_of_it_at_least(
+    candidates: int, period: int, partition: str | None
+) -> None:
+    full_round = FullRound(("d", "t"), candidates, period)
+    assert period / 2 <= full_round.lasting(partition) <= period
+    assert full_round.shortest <= full_round.lasting(partition)
+
+
+def test_a_full_round_spreads_the_tables_and_the_partitions_of_a_large_one() -> None:
+    period = 3_600_000
+    small = {FullRound(("d", f"t{number}"), 10, period).lasting("p=1") for number in range(100)}
+    large = FullRound(("d", "t"), 8000, period)
+    assert len(small) > 90
+    assert len({FullRound(("d", "t"), 10, period).lasting(f"p={number}") for number in range(100)}) == 1
+    assert len({large.lasting(f"p={number}") for number in range(1000)}) == 9
+
+
+def test_without_a_period_no_decision_lasts() -> None:
+    assert FullRound(("d", "t"), 1, 0).lasting(None) <= 0
 
 
 def test_open_and_aborted_write_ids_have_a_digest_of_their_own() -> None:

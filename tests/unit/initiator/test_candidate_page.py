@@ -24,6 +24,7 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.site.site import Site
 from compactor.state.seen_conditions import Conditions
 from compactor.state.stored_overrides import Override
+from compactor.state.table_memories import TableMemories
 from compactor.storage.local import LocalStorage
 from tests.support.far_store import OthersMeet, count_as_far
 from tests.support.kept_tables import KeptTables
@@ -288,13 +289,21 @@ def test_errors_and_disagreements_are_looked_at_in_each_pass(site: Site, table: 
 
 
 def test_a_full_look_comes_after_some_check_intervals(site: Site, table: Table) -> None:
-    settle(site)
+    period = 300_000 * 12
+    for age, expected in ((period // 2 - 60_000, set()), (period, ALL)):
+        look_again(site)
+        settle(site)
+        let_decisions_grow_old(site, age)
+        assert considered(initiate(site)) == expected
+
+
+def let_decisions_grow_old(site: Site, by_ms: int) -> None:
     assert site.state is not None
-    wait = 300_000 * 12
-    for age, wanted in ((wait - 60_000, set()), (wait, ALL)):
-        with site.state.database.write() as conn:
-            conn.exec_driver_sql(f"UPDATE COMPACTOR_CONDITIONS SET SEEN_AT = {site.metastore.now_ms() - age}")
-        assert considered(initiate(site)) == wanted
+    with site.state.database.write() as conn:
+        conn.exec_driver_sql(f"UPDATE COMPACTOR_CONDITIONS SET SEEN_AT = SEEN_AT - {by_ms}")
+        conn.exec_driver_sql(
+            f"UPDATE COMPACTOR_TABLE_MEMORIES SET MADE_AT = MADE_AT - {by_ms}, LOOK_AT = LOOK_AT - {by_ms}"
+        )
 
 
 def test_an_older_copy_of_the_database_is_looked_at(site: Site, table: Table) -> None:
@@ -302,7 +311,8 @@ def test_an_older_copy_of_the_database_is_looked_at(site: Site, table: Table) ->
     settle(site)
     assert site.state is not None
     with site.state.database.write() as conn:
-        conn.exec_driver_sql("UPDATE COMPACTOR_CONDITIONS SET NEWEST_TXN_ID = NEWEST_TXN_ID + 1000")
+        for table in ("COMPACTOR_CONDITIONS", "COMPACTOR_TABLE_MEMORIES"):
+            conn.exec_driver_sql(f"UPDATE {table} SET NEWEST_TXN_ID = NEWEST_TXN_ID + 1000")
     assert considered(initiate(site)) == ALL
 
 
@@ -339,6 +349,7 @@ def test_a_pass_looks_at_everything_if_nothing_can_be_read_of_the_last(
         raise RuntimeError("the state is away")
 
     monkeypatch.setattr(Conditions, "stored_decisions", fail)
+    monkeypatch.setattr(TableMemories, "read", fail)
     assert considered(initiate(site)) == ALL
 
 
