@@ -61,7 +61,7 @@ class DumpedBackup:
 
     def take(self) -> None:
         """Dumps the database as it is now."""
-        self._script = self._server.dump(self._database, "--no-owner")
+        self._script = self._server.copy(self._database)
 
     def restore(self) -> None:
         """Puts the dump in place of the database, which loses every connection."""

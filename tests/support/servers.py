@@ -42,7 +42,7 @@ class Server:
     command: tuple[str, ...]
     client: tuple[str, ...]  #: command of its own client, to which the database's name is added
     stop_signal: signal.Signals  #: signal that ends it without waiting for clients
-    dump_program: tuple[str, ...] = ()  #: pg_dump of its release or a later one
+    dump_program: tuple[str, ...]  #: pg_dump or mysqldump that can read it
     port: int = 5432  #: of PostgreSQL; even without TCP it is part of the socket's name
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
@@ -88,6 +88,13 @@ class Server:
         command = [*self.dump_program, *(options or ("--data-only",))]
         command += ["-h", str(self.folder), "-p", str(self.port), "-U", "hive", database]
         return _run(command, self.user, "").stdout
+
+    def copy(self, database: str) -> str:
+        """Returns the script that makes ``database`` again in an empty one."""
+        if self.kind == "postgresql":
+            return self.dump(database, "--no-owner")
+        options = ["--no-defaults", f"--socket={self.folder / 's'}", "-u", "root", "--single-transaction"]
+        return _run([*self.dump_program, *options, "--no-tablespaces", database], self.user, "").stdout
 
     def make(self, name: str, script: str = "") -> str:
         """Creates a database, runs ``script`` in it, and returns its URL."""
@@ -253,9 +260,10 @@ def postgres(
             url=f"postgresql+psycopg://hive@/{{name}}?host={folder}&port={port or 5432}",
             command=(*command, *options),
             client=(*client, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d"),
-            dump_program=(str(own / "pg_dump"),)
-            if release is None
-            else debian_program("postgresql-client-18", "pg_dump"),
+            # the machine's own cannot read a later release, and 12 cannot read what that of 18 writes
+            dump_program=debian_program("postgresql-client-18", "pg_dump")
+            if release is not None and release.startswith("18")
+            else (str(own / "pg_dump"),),
             stop_signal=signal.SIGINT,
             port=port or 5432,
             environment=environment,
@@ -322,6 +330,7 @@ def mariadb(
             url=f"mysql+pymysql://root@localhost/{{name}}?unix_socket={folder / 's'}",
             command=(*program, *common, *settings, *options),
             client=(*client, "--no-defaults", f"--socket={folder / 's'}", "-u", "root", "-N", "-B"),
+            dump_program=debian_program("mysql", "mysqldump") if product == "mysql" else ("mariadb-dump",),
             stop_signal=signal.SIGTERM,
             port=port or 3306,
         )

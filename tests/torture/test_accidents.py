@@ -90,10 +90,13 @@ def sqlite(tmp_path: Path, empty_metastore: Path) -> Kept:
     return Kept(url=f"sqlite:///{database}", backup=lambda: Backup(database))
 
 
-@pytest.fixture
-def postgresql() -> Iterator[Kept]:
-    with servers.postgres() as server:
-        url = server.make("accidents", servers.hive_schema("postgresql", "4.0.0"))
+@pytest.fixture(params=["sqlite", *servers.NAMES])
+def database(request: pytest.FixtureRequest) -> Iterator[Kept]:
+    if request.param == "sqlite":
+        yield request.getfixturevalue("sqlite")
+        return
+    with servers.start(request.param) as server:
+        url = server.make("accidents", servers.hive_schema(server.kind, "4.0.0"))
         init(url).close()
 
         def restart() -> None:
@@ -101,12 +104,6 @@ def postgresql() -> Iterator[Kept]:
             server.start()
 
         yield Kept(url=url, backup=lambda: DumpedBackup(server, "accidents"), restart=restart)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest) -> Kept:
-    kept: Kept = request.getfixturevalue(request.param)
-    return kept
 
 
 def test_no_accident_loses_a_row(tmp_path: Path, database: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
