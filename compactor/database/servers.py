@@ -196,7 +196,8 @@ _POSTGRES_BUSY = ("40", "55P03")  # rolled back (deadlock, serialization); a loc
 _POSTGRES_IDLE = ("57P05", "25P03", "25P04")
 #: Connection; shut down, crashed, starting up; too many clients.
 _POSTGRES_LOST = ("08", "57P01", "57P02", "57P03", "53300", *_POSTGRES_IDLE)
-_POSTGRES_POOLED = ("26000", "42P05", "08P01")  # no such prepared statement, another one of its name or parameters
+_POSTGRES_POOLED = ("26000", "42P05")  # no such prepared statement, or another one of its name
+_POSTGRES_PROTOCOL = "08P01"  # prepared with other parameters; PgBouncer also says so that it has lost the server
 _POSTGRES_READ_ONLY = "25006"
 _POSTGRES_UNSTORABLE = ("22P05", "22021")  # not in the database's encoding
 _POSTGRES_DENIED = ("42501", "28")
@@ -254,6 +255,8 @@ class PostgresBackend(Server):
             if "authentication failed" in text or "does not exist" in text:
                 return Trouble.DENIED if "authentication" in text else Trouble.OTHER
             return Trouble.LOST if error.connection_invalidated or _is_operational(error) else Trouble.BUG
+        if state == _POSTGRES_PROTOCOL and "prepared statement" in str(error.orig):
+            return Trouble.POOLED
         return next((trouble for codes, trouble in _POSTGRES_MEANING if state.startswith(codes)), Trouble.OTHER)
 
     def is_rolled_back(self, error: DBAPIError) -> bool:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlalchemy import Connection, MetaData, StaticPool, create_engine, select
@@ -229,7 +229,9 @@ def postgres(
         bin = own if release is None else postgres_programs(release)
         data = folder / "data"
         _run([str(bin / "initdb"), "-D", str(data), "-U", "hive", "-A", "trust", "-E", "UTF8", "-N"], user, "")
-        access = "local all hive trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        access = (
+            "local all,replication hive trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        )
         if tls is not None:
             access = "local all hive trust\nhostssl all hive 127.0.0.1/32 trust\n"
         environment: dict[str, str] = {}
@@ -270,6 +272,30 @@ def postgres(
         )
         with _running(server):
             yield server
+
+
+@contextmanager
+def standby_of(primary: Server) -> Iterator[Server]:
+    """Yields a standby of the machine's own PostgreSQL. From then on it has whatever ``primary`` says is committed."""
+    with _folder(primary.user, durable=False) as folder:
+        backup = str(Path(primary.command[0]).with_name("pg_basebackup"))
+        source = ["-h", str(primary.folder), "-p", str(primary.port), "-U", "hive"]
+        _run([backup, *source, "-D", str(folder / "data"), "-R", "-X", "stream", "-c", "fast"], primary.user, "")
+        at = (str(primary.folder), str(folder))
+        standby = replace(
+            primary,
+            folder=folder,
+            url=primary.url.replace(*at),
+            command=tuple(part.replace(*at) for part in primary.command),
+            client=tuple(part.replace(*at) for part in primary.client),
+            process=None,
+        )
+        with _running(standby):
+            primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*';", "postgres")
+            primary.sql("SELECT pg_reload_conf();", "postgres")
+            state = "SELECT sync_state FROM pg_stat_replication;"
+            until("a synchronous standby", lambda: primary.sql(state, "postgres").strip() == "sync")
+            yield standby
 
 
 def _encrypted(folder: Path, user: str, key: bytes, certificate: bytes) -> dict[str, str]:
@@ -375,19 +401,23 @@ logfile = {folder}/log
 
 
 @contextmanager
-def pgbouncer(server: Server, **settings: object) -> Iterator[str]:
-    """Yields the URL, with ``{name}`` for a database, of a PgBouncer on loopback in front of a PostgreSQL ``server``."""
-    port = free_port()
+def pgbouncer(server: Server, host: str | None = None, port: int | None = None, **settings: object) -> Iterator[str]:
+    """Yields the URL, with ``{name}`` for a database, of a PgBouncer on loopback in front of a PostgreSQL ``server``.
+
+    With ``host`` and ``port`` it connects there, for example to an address whose server changes.
+    """
+    own_port = free_port()
     with _folder(server.user, durable=False) as folder:
         lines = "\n".join(f"{name} = {value}" for name, value in settings.items())
-        text = _POOLER.format(host=server.folder, server_port=server.port, port=port, folder=folder, settings=lines)
+        at = {"host": host or server.folder, "server_port": port or server.port}
+        text = _POOLER.format(**at, port=own_port, folder=folder, settings=lines)
         path = _owned(folder / "ini", text.encode(), server.user)
         command = _as(server.user, [*debian_program("pgbouncer", "pgbouncer"), "-q", str(path)], "--pdeathsig=INT")
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=folder)
         try:
-            until("PgBouncer", lambda: answers(port) or process.poll() is not None)
+            until("PgBouncer", lambda: answers(own_port) or process.poll() is not None)
             assert process.poll() is None, (folder / "log").read_text()
-            yield f"postgresql+psycopg://hive@127.0.0.1:{port}/{{name}}"
+            yield f"postgresql+psycopg://hive@127.0.0.1:{own_port}/{{name}}"
         finally:
             process.kill()
             process.wait()

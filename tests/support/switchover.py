@@ -23,10 +23,14 @@ class Address:
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
     def url(self, name: str) -> str:
         """Returns the URL of a database at this address."""
         url = make_url(self.server.url.format(name=name))
-        at = url.set(host="127.0.0.1", port=self._listener.getsockname()[1], query={})
+        at = url.set(host="127.0.0.1", port=self.port, query={})
         return at.render_as_string(hide_password=False)
 
     def close(self) -> None:

@@ -37,6 +37,8 @@ def wrapped(error: Exception, *, disconnected: bool = False) -> DBAPIError:
         (pg.TransactionTimeout("x"), Trouble.LOST),
         (pg.DuplicatePreparedStatement("x"), Trouble.POOLED),
         (pg.InvalidSqlStatementName("x"), Trouble.POOLED),
+        (pg.ProtocolViolation("bind message supplies 0 parameters, but prepared statement requires 1"), Trouble.POOLED),
+        (pg.ProtocolViolation("server login has been failing, cached error: server conn crashed?"), Trouble.LOST),
         (pg.UntranslatableCharacter("x"), Trouble.UNSTORABLE),
         (pg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes"), Trouble.UNSTORABLE),
         (pg.ReadOnlySqlTransaction("x"), Trouble.OTHER),  # of our own reading transaction
