@@ -112,7 +112,7 @@ def test_a_server_that_is_away(place: Place, run: Callable[..., Result]) -> None
     query = {"host": "/nowhere"} if place.server.kind == "postgresql" else {"unix_socket": "/nowhere/s"}
     url = make_url(place.url).update_query_dict(query).render_as_string(hide_password=False)
     result = run(url, "show", "transactions")
-    assert "nowhere" in said(result, tries=result.stderr.count("database busy, beginning again"))
+    assert "nowhere" in said(result, tries=result.stderr.count("no connection to the database, connecting again"))
 
 
 def test_a_connection_that_breaks(place: Place, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
