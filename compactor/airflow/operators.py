@@ -127,6 +127,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
     def _advance(self, context: Any, launches: int) -> dict[str, str]:
         from compactor.airflow import tasks
+        from compactor.batches.control import BatchStatus
         from compactor.launch.batch_watch import MAX_LAUNCHES, NextStep, decide_next_step
 
         batch_id = int(self.batch_id)
@@ -138,6 +139,9 @@ class CompactionSubmitOperator(SparkSubmitOperator):
                 self.log.info("batch %s: waits for application %s", batch_id, progress.application or "(resident)")
                 self._watch(context, launches)
             if step is NextStep.CONCLUDE:
+                if progress.status is BatchStatus.WAITS:
+                    self.log.info("batch %s: nothing is launched: no entry waits for it any longer", batch_id)
+                    tasks.release(self.metastore, batch_id, "others have taken its entries")
                 return self._conclude(context, progress)
             if launches >= MAX_LAUNCHES:
                 raise AirflowFailException(

@@ -106,15 +106,16 @@ def decide_next_step(progress: BatchProgress, launches: int) -> NextStep:
     not, unless a person runs the task again while some of its entries still wait. Nothing is launched for entries that
     others have claimed or ended, and a batch whose reservation has ended is first reserved again.
     """
+    has_waiting = len(progress.still_open) > len(progress.claimed)
     if progress.status is BatchStatus.WAITS:
-        if len(progress.still_open) == len(progress.claimed):
+        if not has_waiting:
             return NextStep.CONCLUDE
         return NextStep.LAUNCH if progress.is_reserved else NextStep.RENEW
     if progress.status is BatchStatus.UNDER_WAY:
         return NextStep.WATCH
     if not progress.still_open:
         return NextStep.CONCLUDE
-    if progress.status is BatchStatus.ENDED and launches > 0:
+    if progress.status is BatchStatus.ENDED and (launches > 0 or not has_waiting):
         return NextStep.CONCLUDE
     return NextStep.RENEW
 

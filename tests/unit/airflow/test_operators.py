@@ -483,3 +483,18 @@ def test_a_driver_that_fails_gives_the_batch_back_with_its_reason(
     monkeypatch.setattr(tasks, "give_back", lambda metastore, batch, because: LaunchFailed(because))
     with pytest.raises(AirflowException, match=r"(?s)its application could not do it: ValueError.*ended with 3"):
         operator._launch({"ti": None})
+
+
+def test_a_late_task_launches_nothing_and_frees_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker without a batch has compacted its entry meanwhile."""
+    from compactor.airflow import tasks
+    from compactor.batches.control import BatchStatus
+    from compactor.launch.batch_watch import BatchProgress
+
+    released: list[int] = []
+    progress = BatchProgress(batch_id=41, status=BatchStatus.WAITS, entries={7: "a.t: succeeded"})
+    monkeypatch.setattr(tasks, "read_progress", lambda metastore, batch: progress)
+    monkeypatch.setattr(tasks, "release", lambda metastore, batch, because: released.append(batch))
+    monkeypatch.setattr(CompactionSubmitOperator, "_launch", lambda *_: pytest.fail("it launches"))
+    assert submit().execute({}) == {"7": "a.t: succeeded"}
+    assert released == [41]

@@ -64,6 +64,11 @@ def test_nothing_is_launched_without_an_open_entry(
     assert decide_next_step(waits, 0) is expected
 
 
+def test_an_ended_batch_is_not_launched_again_while_others_work_on_its_entries() -> None:
+    ended = BatchProgress(batch_id=1, status=BatchStatus.ENDED, still_open=(1,), claimed=(1,))
+    assert decide_next_step(ended, 0) is NextStep.CONCLUDE
+
+
 def test_only_news_is_reported() -> None:
     first = BatchProgress(batch_id=3, status=BatchStatus.UNDER_WAY, entries={1: "a.b: initiated", 2: "a.c: initiated"})
     second = BatchProgress(
