@@ -109,7 +109,7 @@ def test_an_observer_needs_no_state(metastore: Metastore, url: str) -> None:
     observer.close()
 
 
-def rows(metastore: Metastore, table: Table) -> list[dict[str, Any]]:
+def select_rows(metastore: Metastore, table: Table) -> list[dict[str, Any]]:
     with metastore.database.read() as conn:
         return [{k: v for k, v in row.items() if v is not None} for row in conn.execute(select(table)).mappings()]
 
@@ -132,10 +132,10 @@ def worked(metastore: Metastore, type: CompactionType = CompactionType.MAJOR) ->
 def test_the_rows_are_those_that_hive_3_writes(metastore: Metastore) -> None:
     """No component of the compaction: Hive 3.1 would count it as a write when it aborts, and copy it when it commits."""
     entry, txn, place = worked(metastore)
-    assert rows(metastore, t.TXN_COMPONENTS) == []
+    assert select_rows(metastore, t.TXN_COMPONENTS) == []
     with committing(metastore, entry, "compactor-1", txn, **place):
         pass
-    [row] = rows(metastore, t.COMPACTION_QUEUE)
+    [row] = select_rows(metastore, t.COMPACTION_QUEUE)
     assert row.pop("CQ_START") == entry.start
     assert row == {
         "CQ_ID": entry.id,
@@ -146,7 +146,7 @@ def test_the_rows_are_those_that_hive_3_writes(metastore: Metastore) -> None:
         "CQ_RUN_AS": "me",
         "CQ_HIGHEST_WRITE_ID": 1,
     }
-    assert [row["CTC_TXNID"] for row in rows(metastore, t.COMPLETED_TXN_COMPONENTS)] == [1]
+    assert [row["CTC_TXNID"] for row in select_rows(metastore, t.COMPLETED_TXN_COMPONENTS)] == [1]
     assert metastore.transactions.open_transactions() == []
     ready = metastore.entries.get(entry.id)
     assert (ready.txn_id, ready.next_txn_id, ready.pool) == (txn, txn, "p")
@@ -191,7 +191,7 @@ def test_the_history_has_states_that_hive_3_can_show(ended: State, code: str, me
     entry, txn, _ = worked(metastore)
     metastore.transactions.abort(txn, "x")
     metastore.claims.finish(entry, ended, "why")
-    assert [row["CC_STATE"] for row in rows(metastore, t.COMPLETED_COMPACTIONS)] == [code]
+    assert [row["CC_STATE"] for row in select_rows(metastore, t.COMPLETED_COMPACTIONS)] == [code]
     [past] = metastore.entries.history(T)
     assert (past.state, past.error, past.pool, past.txn_id) == (ended, "why", "p", txn)
 

@@ -28,7 +28,7 @@ SHARED_READ = LockRequest(database="default", table="tu", type=LockType.SHARED_R
 _TIMES = ("STARTED", "HEARTBEAT", "TIMESTAMP", "_TIME", "_START", "_END", "ACQUIRED_AT")
 
 
-def rows(metastore: Metastore, table: Table) -> list[dict[str, Any]]:
+def select_rows(metastore: Metastore, table: Table) -> list[dict[str, Any]]:
     """Returns a table's rows: set columns only; a time that is set reads ``T``."""
     with metastore.database.read() as conn:
         found = conn.execute(select(table).order_by(*list(table.columns)[:4])).mappings().all()
@@ -106,22 +106,22 @@ def completed(txn: int, write_id: int, flag: str) -> dict[str, Any]:
 
 def test_insert_before_its_commit(metastore: Metastore, tu: CatalogTable) -> None:
     txn = write(metastore)
-    assert rows(metastore, t.TXNS) == [txn_row(1, "o")]
-    assert rows(metastore, t.MIN_HISTORY_LEVEL) == [{"MHL_TXNID": 1, "MHL_MIN_OPEN_TXNID": 1}]
-    assert rows(metastore, t.NEXT_WRITE_ID) == [{"NWI_DATABASE": "default", "NWI_TABLE": "tu", "NWI_NEXT": 2}]
+    assert select_rows(metastore, t.TXNS) == [txn_row(1, "o")]
+    assert select_rows(metastore, t.MIN_HISTORY_LEVEL) == [{"MHL_TXNID": 1, "MHL_MIN_OPEN_TXNID": 1}]
+    assert select_rows(metastore, t.NEXT_WRITE_ID) == [{"NWI_DATABASE": "default", "NWI_TABLE": "tu", "NWI_NEXT": 2}]
     mapping = {"T2W_TXNID": 1, "T2W_DATABASE": "default", "T2W_TABLE": "tu", "T2W_WRITEID": 1}
-    assert rows(metastore, t.TXN_TO_WRITE_ID) == [mapping]
-    assert rows(metastore, t.TXN_COMPONENTS) == [component(1, "i", 1)]
-    assert rows(metastore, t.HIVE_LOCKS) == [lock_row(txn, 1, "w")]
-    assert rows(metastore, t.NEXT_LOCK_ID) == [{"NL_NEXT": 2}]
+    assert select_rows(metastore, t.TXN_TO_WRITE_ID) == [mapping]
+    assert select_rows(metastore, t.TXN_COMPONENTS) == [component(1, "i", 1)]
+    assert select_rows(metastore, t.HIVE_LOCKS) == [lock_row(txn, 1, "w")]
+    assert select_rows(metastore, t.NEXT_LOCK_ID) == [{"NL_NEXT": 2}]
 
 
 def test_insert_after_its_commit(metastore: Metastore, tu: CatalogTable) -> None:
     metastore.transactions.commit(write(metastore))
-    assert rows(metastore, t.TXNS) == [txn_row(1, "c")]
-    assert rows(metastore, t.COMPLETED_TXN_COMPONENTS) == [completed(1, 1, "N")]
+    assert select_rows(metastore, t.TXNS) == [txn_row(1, "c")]
+    assert select_rows(metastore, t.COMPLETED_TXN_COMPONENTS) == [completed(1, 1, "N")]
     for empty in (t.TXN_COMPONENTS, t.HIVE_LOCKS, t.MIN_HISTORY_LEVEL, t.WRITE_SET):
-        assert rows(metastore, empty) == []
+        assert select_rows(metastore, empty) == []
 
 
 def test_update_of_an_unpartitioned_table(metastore: Metastore, tu: CatalogTable) -> None:
@@ -133,8 +133,8 @@ def test_update_of_an_unpartitioned_table(metastore: Metastore, tu: CatalogTable
         "WS_COMMIT_ID": 1,
         "WS_OPERATION_TYPE": "d",
     }
-    assert rows(metastore, t.WRITE_SET) == [touched]
-    assert rows(metastore, t.COMPLETED_TXN_COMPONENTS) == [completed(1, 1, "Y")]
+    assert select_rows(metastore, t.WRITE_SET) == [touched]
+    assert select_rows(metastore, t.COMPLETED_TXN_COMPONENTS) == [completed(1, 1, "Y")]
 
 
 def test_update_of_a_partition_leaves_two_completed_rows(metastore: Metastore) -> None:
@@ -145,16 +145,16 @@ def test_update_of_a_partition_leaves_two_completed_rows(metastore: Metastore) -
     metastore.write_ids.add_component(txn, PART, "i", write_id)
     metastore.transactions.commit(txn)
     row = completed(1, 1, "Y") | {"CTC_TABLE": "tr", "CTC_PARTITION": PART.partition}
-    assert rows(metastore, t.COMPLETED_TXN_COMPONENTS) == [row, row]
-    assert [row["WS_OPERATION_TYPE"] for row in rows(metastore, t.WRITE_SET)] == ["d"]
+    assert select_rows(metastore, t.COMPLETED_TXN_COMPONENTS) == [row, row]
+    assert [row["WS_OPERATION_TYPE"] for row in select_rows(metastore, t.WRITE_SET)] == ["d"]
 
 
 def test_aborted_insert(metastore: Metastore, tu: CatalogTable) -> None:
     assert metastore.transactions.abort(write(metastore), "rollback")
-    assert rows(metastore, t.TXNS) == [txn_row(1, "a") | {"TXN_META_INFO": "rollback"}]
-    assert rows(metastore, t.TXN_COMPONENTS) == [component(1, "i", 1)]
+    assert select_rows(metastore, t.TXNS) == [txn_row(1, "a") | {"TXN_META_INFO": "rollback"}]
+    assert select_rows(metastore, t.TXN_COMPONENTS) == [component(1, "i", 1)]
     for empty in (t.HIVE_LOCKS, t.MIN_HISTORY_LEVEL, t.COMPLETED_TXN_COMPONENTS):
-        assert rows(metastore, empty) == []
+        assert select_rows(metastore, empty) == []
 
 
 def test_lock_on_an_escaped_partition_name_stands_in_both_forms(metastore: Metastore) -> None:
@@ -162,7 +162,7 @@ def test_lock_on_an_escaped_partition_name_stands_in_both_forms(metastore: Metas
     [txn] = metastore.transactions.open("root", "HOST")
     request = LockRequest(database="default", table="tr", partition=PART.partition, type=LockType.SHARED_READ)
     metastore.locks.acquire(txn, [request], "root", "HOST")
-    names = [row["HL_PARTITION"] for row in rows(metastore, t.HIVE_LOCKS)]
+    names = [row["HL_PARTITION"] for row in select_rows(metastore, t.HIVE_LOCKS)]
     assert names == ["p=a b%253Dc%252Fd%2525", "p=a b%3Dc%2Fd%25"]
 
 
@@ -219,34 +219,34 @@ class TestMinorCompaction:
 
     def test_requested(self, written: Metastore) -> None:
         self.requested(written)
-        assert rows(written, t.COMPACTION_QUEUE) == [REQUESTED]
+        assert select_rows(written, t.COMPACTION_QUEUE) == [REQUESTED]
 
     def test_claimed(self, written: Metastore) -> None:
         self.claimed(written)
-        assert rows(written, t.COMPACTION_QUEUE) == [CLAIMED]
+        assert select_rows(written, t.COMPACTION_QUEUE) == [CLAIMED]
 
     def test_recorded(self, written: Metastore) -> None:
         self.recorded(written)
-        assert rows(written, t.COMPACTION_QUEUE) == [RECORDED]
-        assert rows(written, t.TXN_COMPONENTS) == [component(4, "c", 3)]
-        assert rows(written, t.TXNS)[-1] == txn_row(4, "o", 3)
-        assert rows(written, t.MIN_HISTORY_LEVEL) == [{"MHL_TXNID": 4, "MHL_MIN_OPEN_TXNID": 4}]
-        assert rows(written, t.HIVE_LOCKS) == [lock_row(4, 4, "r")]
+        assert select_rows(written, t.COMPACTION_QUEUE) == [RECORDED]
+        assert select_rows(written, t.TXN_COMPONENTS) == [component(4, "c", 3)]
+        assert select_rows(written, t.TXNS)[-1] == txn_row(4, "o", 3)
+        assert select_rows(written, t.MIN_HISTORY_LEVEL) == [{"MHL_TXNID": 4, "MHL_MIN_OPEN_TXNID": 4}]
+        assert select_rows(written, t.HIVE_LOCKS) == [lock_row(4, 4, "r")]
 
     def test_committed(self, written: Metastore, tu: CatalogTable) -> None:
         self.commit(written, tu)
         ready = RECORDED | {"CQ_STATE": "r", "CQ_NEXT_TXN_ID": 4, "CQ_COMMIT_TIME": "T"}
         del ready["CQ_WORKER_ID"]
-        assert rows(written, t.COMPACTION_QUEUE) == [ready]
-        assert rows(written, t.TXNS)[-1] == txn_row(4, "c", 3)
+        assert select_rows(written, t.COMPACTION_QUEUE) == [ready]
+        assert select_rows(written, t.TXNS)[-1] == txn_row(4, "c", 3)
         for empty in (t.TXN_COMPONENTS, t.HIVE_LOCKS, t.MIN_HISTORY_LEVEL):
-            assert rows(written, empty) == []
-        assert [row["CTC_TXNID"] for row in rows(written, t.COMPLETED_TXN_COMPONENTS)] == [1, 2, 3]
+            assert select_rows(written, empty) == []
+        assert [row["CTC_TXNID"] for row in select_rows(written, t.COMPLETED_TXN_COMPONENTS)] == [1, 2, 3]
 
     def test_cleaned(self, written: Metastore, tu: CatalogTable) -> None:
         entry = self.commit(written, tu)
         assert written.cleaning.take([entry], 0)
-        assert rows(written, t.COMPACTION_QUEUE)[0]["CQ_CLEANER_START"] == "T"
+        assert select_rows(written, t.COMPACTION_QUEUE)[0]["CQ_CLEANER_START"] == "T"
         written.cleaning.mark_cleaned(entry, [], all_below=True)
         done = {
             "CC_ID": 1,
@@ -266,6 +266,6 @@ class TestMinorCompaction:
             "CC_INITIATOR_VERSION": "0.1.0",
             "CC_WORKER_VERSION": "4.1.0",
         }
-        assert rows(written, t.COMPLETED_COMPACTIONS) == [done]
-        assert rows(written, t.COMPACTION_QUEUE) == []
-        assert rows(written, t.COMPLETED_TXN_COMPONENTS) == []
+        assert select_rows(written, t.COMPLETED_COMPACTIONS) == [done]
+        assert select_rows(written, t.COMPACTION_QUEUE) == []
+        assert select_rows(written, t.COMPLETED_TXN_COMPONENTS) == []

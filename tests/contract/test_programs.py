@@ -25,7 +25,7 @@ def programs(metastore: Metastore, state: OwnState, tmp_path: Path) -> Store:
     return two_tables(metastore, state, tmp_path)
 
 
-def rows(store: Store, name: str) -> list[dict[str, Any]]:
+def scan_rows(store: Store, name: str) -> list[dict[str, Any]]:
     return sorted(store.load_table(f"default.{name}").scan().to_arrow().to_pylist(), key=lambda row: row["a"])
 
 
@@ -41,14 +41,14 @@ def test_rows_are_appended_updated_deleted_and_upserted(programs: Store) -> None
     assert table.delete("a = 1") == 1
     done = table.upsert(pa.table({"a": [3, 4], "b": ["w", "v"]}), join_cols=["a"])
     assert (done.updated, done.inserted) == (1, 1)
-    assert rows(programs, "u") == [{"a": 2, "b": "z"}, {"a": 3, "b": "w"}, {"a": 4, "b": "v"}]
+    assert scan_rows(programs, "u") == [{"a": 2, "b": "z"}, {"a": 3, "b": "w"}, {"a": 4, "b": "v"}]
     with table.mutate(key=["a"]) as mutation:
         mutation.insert(pa.table({"a": [5, 6], "b": ["u", "t"]}))
         mutation.update(pa.table({"a": [2, 5], "b": ["s", "r"]}))
         mutation.delete(pa.table({"a": [6, 3]}))
-    assert rows(programs, "u") == [{"a": 2, "b": "s"}, {"a": 4, "b": "v"}, {"a": 5, "b": "r"}]
+    assert scan_rows(programs, "u") == [{"a": 2, "b": "s"}, {"a": 4, "b": "v"}, {"a": 5, "b": "r"}]
     assert table.overwrite(pa.table({"a": [9]})) == 1
-    assert rows(programs, "u") == [{"a": 9, "b": None}]
+    assert scan_rows(programs, "u") == [{"a": 9, "b": None}]
     assert select(programs, t.TXN_COMPONENTS) == []
     assert select(programs, t.HIVE_LOCKS) == []
 
@@ -72,7 +72,7 @@ def test_a_stream_commits_again_and_again(programs: Store) -> None:
 
 def test_a_new_partition_has_the_rows_that_hive_gives_it(programs: Store, tmp_path: Path) -> None:
     programs.load_table("default.t").append(pa.table({"a": [1, 2], "b": ["x", "y"], "p": [1, 1]}))
-    assert rows(programs, "t") == [{"a": 1, "b": "x", "p": 1}, {"a": 2, "b": "y", "p": 1}]
+    assert scan_rows(programs, "t") == [{"a": 1, "b": "x", "p": 1}, {"a": 2, "b": "y", "p": 1}]
     of_table, part = sorted(select(programs, t.SDS), key=lambda row: row["SD_ID"])[0], select(programs, t.PARTITIONS)[0]
     (storage,) = [row for row in select(programs, t.SDS) if row["SD_ID"] == part["SD_ID"]]
     assert storage["LOCATION"] == f"{tmp_path}/t/p=1"
@@ -107,7 +107,7 @@ def test_several_writers_add_one_partition_once(programs: Store) -> None:
     with ThreadPoolExecutor(3) as pool:
         failed = [error for one in [pool.submit(write, number) for number in range(3)] if (error := one.exception())]
     assert failed == []
-    assert [row["a"] for row in rows(programs, "t")] == [0, 1, 2, 10, 11, 12]
+    assert [row["a"] for row in scan_rows(programs, "t")] == [0, 1, 2, 10, 11, 12]
     assert sorted(row["PART_NAME"] for row in select(programs, t.PARTITIONS)) == ["p=1", "p=2", "p=3"]
     assert len(select(programs, t.SDS)) == 2 + 3
 
@@ -124,7 +124,7 @@ def test_tables_are_created_and_dropped_where_no_hive_is(programs: Store, store:
     ):
         with pytest.raises(Refused, match="metastore default is Hive's"):
             wrong()
-    assert rows(programs, "u") == []
+    assert scan_rows(programs, "u") == []
 
 
 def test_locks_are_those_of_the_hive_whose_metastore_it_is(programs: Store, store: str) -> None:

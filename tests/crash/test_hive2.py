@@ -53,10 +53,10 @@ def test_a_crash_beside_hive_2_changes_no_row(tmp_path: Path, warehouse: Path, a
     location = warehouse / fixture.table
     wanted = sorted(read_expected(fixture.path).row_ids)
     die(roles.beside_hive_2, url, at)
-    assert hive2.rows(site, fixture, location) == wanted
+    assert hive2.show_rows(site, fixture, location) == wanted
     (finding,) = hive2.compact(site)
     assert finding.level is Level.OK
-    assert hive2.rows(site, fixture, location) == wanted
+    assert hive2.show_rows(site, fixture, location) == wanted
     assert [f.level for f in before_hive_3(site.metastore.catalog, site.storage, is_upgraded=False)] == [Level.OK]
     with database.read() as conn:
         found = conn.execute(text("SELECT CQ_STATE, CQ_WORKER_ID, CQ_HIGHEST_TXN_ID FROM COMPACTION_QUEUE")).all()
@@ -65,5 +65,5 @@ def test_a_crash_beside_hive_2_changes_no_row(tmp_path: Path, warehouse: Path, a
     assert list(map(parse_staging, staged)) == ([16] if at is Step.COMMITTED else [])  # a later compaction's to sweep
     hive2.clean(site, database, location)
     assert [child.name for child in location.iterdir() if not child.name.startswith(".")] == ["base_0000034"]
-    assert hive2.rows(site, fixture, location) == wanted
+    assert hive2.show_rows(site, fixture, location) == wanted
     database.close()

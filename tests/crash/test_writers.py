@@ -87,7 +87,7 @@ def site(deployment: Site, warehouse: Path) -> Site:
     return site
 
 
-def rows(site: Site) -> tuple[set[int], ...]:
+def scan_tables(site: Site) -> tuple[set[int], ...]:
     found: list[set[int]] = []
     for name in ("t", "u", "p"):
         values = Store(site).load_table(f"default.{name}").scan().to_arrow().column("a").to_pylist()
@@ -120,14 +120,14 @@ def test_a_killed_writer_wrote_everything_or_nothing(
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL, err
     wanted = after if step is WriteStep.WRITE_COMMITTED else BEFORE
-    assert rows(site) == wanted
+    assert scan_tables(site) == wanted
     time_out_all(site)
-    assert rows(site) == wanted
+    assert scan_tables(site) == wanted
     for table in tables(site):
         Store(site).load_table(str(table)).append(pa.table({"a": [9]}))
         compact(site, table=str(table))
     clean_all(site)
-    assert rows(site) == (wanted[0] | {9}, wanted[1] | {9}, wanted[2])
+    assert scan_tables(site) == (wanted[0] | {9}, wanted[1] | {9}, wanted[2])
     names = [name for table in tables(site) for name in names_in(Path(table.location))]
     assert [name for name in names if name.startswith(".")] == []
     assert len(names) == 2, "what the dead one named is gone, too"
@@ -136,7 +136,7 @@ def test_a_killed_writer_wrote_everything_or_nothing(
     if step is not WriteStep.WRITE_COMMITTED:  # then they are swept like those of any partition
         assert list(Path(tables(site)[0].location).parent.glob("p/**/.compactor*")) == []
     partitioned.append(pa.table({"a": [7, 8], "p": [1, 2]}))
-    assert rows(site)[2] == wanted[2] | {7, 8}
+    assert scan_tables(site)[2] == wanted[2] | {7, 8}
 
 
 _NAMED = (WriteStep.WRITE_NAMED_FIRST, WriteStep.WRITE_NAMED)
@@ -156,7 +156,7 @@ def test_a_killed_create_table_as_made_the_table_with_its_rows_or_none(
     assert process.returncode == -signal.SIGKILL, err
     is_made = step is WriteStep.WRITE_COMMITTED
     assert site.metastore.catalog.is_known("default", "made") is is_made
-    assert rows(site) == BEFORE
+    assert scan_tables(site) == BEFORE
     time_out_all(site)
     again = check_text("create table if not exists made as select a from t")
     if step in _NAMED:
@@ -181,10 +181,10 @@ def test_a_killed_stream_keeps_its_commits_and_nothing_of_what_was_opened_ahead(
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL, err
     wanted = {3, 4} if step is WriteStep.WRITE_COMMITTED else {3}
-    assert rows(site)[2] == wanted
+    assert scan_tables(site)[2] == wanted
     assert site.metastore.transactions.open_transactions() != []
     time_out_all(site)
-    assert rows(site)[2] == wanted
+    assert scan_tables(site)[2] == wanted
     partitioned = Store(site).load_table("default.p")
     assert len(partitioned.partitions) == len(wanted)
     with partitioned.stream() as stream:
@@ -194,7 +194,7 @@ def test_a_killed_stream_keeps_its_commits_and_nothing_of_what_was_opened_ahead(
     request_compaction(site, table="default.p", partition="p=3", type="major")
     run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
-    assert rows(site)[2] == wanted | {5, 6}
+    assert scan_tables(site)[2] == wanted | {5, 6}
     place = Path(tables(site)[0].location).parent / "p" / "p=3"
     assert len(names_in(place)) == 1, "one base, and nothing staged"
 
@@ -214,7 +214,7 @@ def test_a_stream_that_was_paused_until_it_was_forgotten_names_nothing(
             process.kill()
     assert process.returncode == 1, err
     assert "the stream has committed 1 rows in 1 commits" in err
-    assert rows(site)[2] == {3}
+    assert scan_tables(site)[2] == {3}
 
 
 @pytest.mark.parametrize("step", BEFORE_THE_LOCK, ids=lambda step: step.name)
@@ -233,7 +233,7 @@ def test_a_writer_that_was_paused_until_it_was_forgotten_names_nothing(
             process.kill()
     assert process.returncode == 1, err
     assert "transaction" in err
-    assert rows(site) == BEFORE
+    assert scan_tables(site) == BEFORE
     names = [name for table in tables(site) for name in names_in(Path(table.location))]
     assert names == ["delta_0000001_0000001_0000"]
 

@@ -188,7 +188,7 @@ def _inputs(location: Path, base: Directory | None, deltas: Sequence[Directory])
     return found
 
 
-def rows(location: Path, snapshot: Snapshot, columns: Sequence[str]) -> list[tuple[Key, Row]]:
+def read_rows(location: Path, snapshot: Snapshot, columns: Sequence[str]) -> list[tuple[Key, Row]]:
     """Every row that the snapshot shows, with its ROW__ID, sorted by it."""
     found = [
         (event.key, canonical(event.row or (), columns))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from compactor.site.deployment import configure, open_site
 from tests.model.files import Event, Layout, write_acid, write_raw
-from tests.model.reader import Snapshot, compacted, rows
+from tests.model.reader import Snapshot, compacted, read_rows
 from tests.model.stories import (
     ABORT,
     COMMIT,
@@ -144,7 +144,7 @@ def test_the_model_sees_what_it_is_told(tmp_path: Path) -> None:
 
     def values(watermark: int, opened: str = "", aborted: str = "") -> list[int]:
         snapshot = Snapshot.of("9:1::", f"default.t:{watermark}:1:{opened}:{aborted}")
-        return sorted(row[0] for _, row in rows(tmp_path, snapshot, ["int"]))
+        return sorted(row[0] for _, row in read_rows(tmp_path, snapshot, ["int"]))
 
     assert values(1) == [7]
     assert values(2) == [0, 1, 2, 7]

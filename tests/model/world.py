@@ -267,7 +267,7 @@ class World:
         txns = self.site.metastore.transactions.snapshot(txn)
         write_ids = self.site.metastore.write_ids.valid("default", "t", txns)
         sight = Sight(txns=txns, write_ids=write_ids, rows=[], columns=len(self.columns), txn=txn)
-        sight.rows = reader.rows(self.location, sight.snapshot, self.columns)
+        sight.rows = reader.read_rows(self.location, sight.snapshot, self.columns)
         known = {(str(s.txns), str(s.write_ids)) for s in self.sights if s.txn is None}
         if txn is not None or (str(txns), str(write_ids)) not in known:
             self.sights.append(sight)
@@ -290,7 +290,7 @@ class World:
         for sight in self.sights[-5:]:
             later = (None,) * (len(self.columns) - sight.columns)
             wanted = sorted(((key, row + later) for key, row in sight.rows), key=repr)
-            assert reader.rows(self.location, sight.snapshot, self.columns) == wanted, when
+            assert reader.read_rows(self.location, sight.snapshot, self.columns) == wanted, when
             assert self.engine_rows(sight, listing) == wanted, when
 
     def engine_rows(self, sight: Sight, listing: Listing) -> list[tuple[Key, Row]]:

@@ -19,7 +19,7 @@ from compactor.storage import abfs
 from compactor.storage.stores import Stores
 from compactor.worker.ending import Result
 from tests.storage.conftest import AZURE, Place, azure_options
-from tests.storage.test_tables import again, failed_without_a_trace, left, moved, rows
+from tests.storage.test_tables import again, failed_without_a_trace, left, moved, read_rows
 from tests.support.daemons import Between
 from tests.support.passes import age, compact
 from tests.support.tables import insert, make_table, with_settings
@@ -54,7 +54,7 @@ def table(site: Site, warehouse: Path) -> Table:
 def test_a_server_that_fails_half_way(site: Site, table: Table, place: Place, between: Between) -> None:
     """PROTOCOL 3.4, 5: whatever fails, nothing is named, and what was copied is taken back."""
     site = moved(site, table, place.stores, place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     for part in ("/attempts/", "/out/", "/t/base_"):
         let_pass = [1]
 
@@ -69,27 +69,27 @@ def test_a_server_that_fails_half_way(site: Site, table: Table, place: Place, be
         assert let_pass[0] < 0, part
         failed_without_a_trace(site, table, outcome, before)
     assert compact(site).result is Result.COMPACTED
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
 
 
 def test_a_worker_that_dies_between_two_copies(site: Site, table: Table, place: Place) -> None:
     """PROTOCOL 6 and 7.2: what it copied is taken away; the next pass goes on."""
     site = moved(site, table, place.stores, place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     process = os.fork()
     if process == 0:
         _die_naming(site)
     _, status = os.waitpid(process, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL
     assert [name for name in left(site, table) if name.startswith("base_")]
-    assert rows(site, table) == before  # by visibility
+    assert read_rows(site, table) == before  # by visibility
     age(site)
     (repaired,) = lost_workers.repair(site)
     assert repaired.result is State.INITIATED
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
-    assert rows(site, table, honours_visibility=False) == before
+    assert read_rows(site, table, honours_visibility=False) == before
     assert again(site).result is Result.COMPACTED
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
 
 
 def _die_naming(site: Site) -> None:

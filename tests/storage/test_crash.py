@@ -18,7 +18,7 @@ from compactor.site.lost_workers import repair
 from compactor.site.site import Site
 from compactor.storage.stores import Stores
 from tests.storage.conftest import AZURE, BUCKET, Place, azure_options, s3_options
-from tests.storage.test_tables import left, moved, rows
+from tests.storage.test_tables import left, moved, read_rows
 from tests.support import roles
 from tests.support.azurite import connection
 from tests.support.forked import die
@@ -68,14 +68,14 @@ def test_a_crash_over_an_object_store(
     config = tmp_path / "compactor.toml"
     place = _place(kind, request, f"crash-{tmp_path.name}/t", config)
     site = moved(site, table, place.stores, place.location)
-    wanted = rows(site, table)
+    wanted = read_rows(site, table)
     request_compaction(site, table="default.t", type="major")
     role = roles.worker
     if step in _CLEANER:
         run_entries(site, list_claimable_ids(site), InProcessRunner())
         role = roles.cleaner
     die(partial(roles.configured, str(config), role), metastore_url, step)
-    assert rows(site, table) == wanted
+    assert read_rows(site, table) == wanted
     age(site)
     if step in _CLEANER:
         time_out_all(site)  # it died with the table's exclusive lock, and with its entry
@@ -84,7 +84,7 @@ def test_a_crash_over_an_object_store(
     run_entries(site, list_claimable_ids(site), InProcessRunner())
     clean_all(site)
     clean(site)
-    assert rows(site, table) == rows(site, table, honours_visibility=False) == wanted
+    assert read_rows(site, table) == read_rows(site, table, honours_visibility=False) == wanted
     (name,) = left(site, table)
     assert name.startswith("base_")
 

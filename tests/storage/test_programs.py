@@ -44,7 +44,7 @@ def store(deployment: Site, place: Place) -> Store:
     return made
 
 
-def rows(store: Store, name: str = "t") -> dict[int, str | None]:
+def scan_rows(store: Store, name: str = "t") -> dict[int, str | None]:
     found = store.load_table(f"default.{name}").scan(selected_fields=["a", "b"]).to_arrow().to_pylist()
     return {row["a"]: row["b"] for row in found}
 
@@ -60,17 +60,17 @@ def test_rows_are_written_changed_and_compacted(store: Store, place: Place) -> N
         own.append(pa.table({"a": [1, 2], "b": ["x", "y"]}))
         own.append(pa.table({"a": [3, 4], "b": ["x", "y"]}))
         assert own.update({"b": "'z'"}, where="a = 2") == 1, "a transaction changes what it has staged"
-        assert rows(store) == {}
+        assert scan_rows(store) == {}
     assert table.delete("a = 1") == 1
     done = table.upsert(pa.table({"a": [3, 5], "b": ["w", "v"]}), join_cols=["a"])
     assert (done.updated, done.inserted) == (1, 1)
     wanted = {2: "z", 3: "w", 4: "y", 5: "v"}
-    assert rows(store) == wanted
+    assert scan_rows(store) == wanted
     assert staged(store, f"{place.location}/t") == []
     compact(store.site)
-    assert rows(store) == wanted
+    assert scan_rows(store) == wanted
     table.overwrite(pa.table({"a": [9]}))
-    assert rows(store) == {9: None}
+    assert scan_rows(store) == {9: None}
 
 
 def test_new_partitions_are_made_and_written_into(store: Store, place: Place) -> None:
@@ -79,7 +79,7 @@ def test_new_partitions_are_made_and_written_into(store: Store, place: Place) ->
     table.append(pa.table({"a": [3]}), partition={"p": 2})
     assert table.update({"b": "'q'"}, where="p = 2") == 2
     table.overwrite(pa.table({"a": [7]}), partition={"p": 1})
-    assert rows(store, "p") == {7: None, 2: "q", 3: "q"}
+    assert scan_rows(store, "p") == {7: None, 2: "q", 3: "q"}
     assert table.partitions == ("p=1", "p=2")
     assert staged(store, f"{place.location}/p/p=2") == []
 
@@ -100,7 +100,7 @@ def test_nobody_sees_half_of_what_is_being_named(store: Store, place: Place) -> 
             txn.load_table("default.t").append(pa.table({"a": [number], "b": ["x"]}))
         txn.load_table("default.t").delete("a = 1")
     assert found == [[1]] * 6
-    assert sorted(rows(store)) == [2, 3]
+    assert sorted(scan_rows(store)) == [2, 3]
 
 
 def _read(site: Site) -> list[int]:
@@ -126,12 +126,12 @@ def test_a_store_that_fails_while_names_are_given_takes_the_transaction_back(sto
     failing = Store(replace(store.site, storage=Watched(place.stores, fail)))
     with pytest.raises(StorageError, match="a test says no"):
         _append_twice(failing)
-    assert rows(store) == {1: "x"}
+    assert scan_rows(store) == {1: "x"}
     assert staged(store, f"{place.location}/t") == []
     assert len(store.site.metastore.transactions.aborted()) == 1
     store.load_table("default.t").append(pa.table({"a": [2], "b": ["x"]}))
     compact(store.site)
-    assert rows(store) == {1: "x", 2: "x"}
+    assert scan_rows(store) == {1: "x", 2: "x"}
 
 
 def _append_twice(store: Store) -> None:

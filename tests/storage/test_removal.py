@@ -19,7 +19,7 @@ from compactor.site.site import Site
 from compactor.storage import abfs, gcs, s3
 from compactor.storage.stores import Stores
 from tests.storage.conftest import AZURE, BUCKET, Place, azure_options, gcs_options, s3_options
-from tests.storage.test_tables import left, moved, rows
+from tests.storage.test_tables import left, moved, read_rows
 from tests.support.daemons import Between
 from tests.support.passes import clean_all, compact
 from tests.support.tables import delete, insert, make_table, with_settings
@@ -187,17 +187,17 @@ def test_the_next_cleaning_removes_what_one_key_left(deployment: Site, table: Ta
     """PROTOCOL 6: an entry that cannot be cleaned keeps its row, and readers have the base meanwhile."""
     settings = {"hive_txn_opentxn_timeout": "1ms", "hive_compactor_cleaner_retry_retention_time": "1ms"}
     site = moved(with_settings(deployment, **settings), table, guarded.place.stores, guarded.place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     (base,) = compact(site).output
     kept = f"{guarded.top}/delta_0000001_0000001_0000/bucket_00000"
     with guarded.kept(kept):
         told = _until(lambda: clean(site).failed)
         assert f"the first is {kept}: " in told[0].because
-        assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+        assert read_rows(site, table) == read_rows(site, table, honours_visibility=False) == before
         assert site.metastore.entries.queue()
     clean_all(site)
     assert left(site, table) == (base,)
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
 
 
 def _until(asked: Callable[[], Any]) -> Any:

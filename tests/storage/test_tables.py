@@ -33,7 +33,7 @@ from compactor.worker.ending import Outcome, Result
 from tests.storage.conftest import KINDS, Place
 from tests.support import insert_only
 from tests.support.daemons import Between, Hdfs
-from tests.support.moved_tables import moved, rows
+from tests.support.moved_tables import moved, read_rows
 from tests.support.passes import clean_all, compact, settle
 from tests.support.tables import delete, entity_of, insert, make_table, with_settings
 
@@ -72,14 +72,14 @@ def table(site: Site, warehouse: Path) -> Table:
 )
 def test_a_table_is_compacted_and_cleaned(site: Site, table: Table, place: Place, kind: str) -> None:
     site = moved(site, table, place.stores, place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     assert len(before) == 30 - 3
     outcome = compact(site, kind, full=True)
     assert (outcome.result, outcome.message) == (Result.COMPACTED, "")
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
     clean_all(site)
     assert left(site, table) == tuple(sorted(outcome.output))
-    assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+    assert read_rows(site, table) == read_rows(site, table, honours_visibility=False) == before
 
 
 @pytest.mark.parametrize("place", KINDS, indirect=True)
@@ -91,14 +91,14 @@ def test_what_was_replaced_is_kept_where_the_store_renames(site: Site, table: Ta
         hive_txn_opentxn_timeout="1ms",
         hive_compactor_cleaner_retry_retentionTime="1ms",
     )
-    before, wanted = set(left(site, table)), rows(site, table)
+    before, wanted = set(left(site, table)), read_rows(site, table)
     outcome = compact(site, "major")
     store = site.storage.capabilities(place.location)
     if not store.renames:
         settle()
         (failed,) = clean(site).failed
         assert f"compactor.quarantine is 7d (from flag) and {store.store} cannot keep directories" in failed.because
-        assert (set(left(site, table)), rows(site, table)) == (before | set(outcome.output), wanted)
+        assert (set(left(site, table)), read_rows(site, table)) == (before | set(outcome.output), wanted)
         site.metastore.embedded_catalog.set_table_parameter(table, "compactor.quarantine", "0s")
         clean_all(site)
         assert set(left(site, table)) == set(outcome.output)
@@ -107,14 +107,14 @@ def test_what_was_replaced_is_kept_where_the_store_renames(site: Site, table: Ta
     assert set(left(site, table)) == {".compactor_quarantine_1", *outcome.output}
     aborted = {"delta_0000003_0000003_0000"}
     held = quarantine_moves.listing(site.storage, site.target(entity_of(table)).location, 1).directories
-    assert (set(held), rows(site, table)) == (before - aborted, wanted)
+    assert (set(held), read_rows(site, table)) == (before - aborted, wanted)
     restore(site, "default.t", None, 1, "ann")
     assert set(left(site, table)) == {".compactor_quarantine_1", *(before - aborted)}
-    assert rows(site, table) == rows(site, table, honours_visibility=False) == wanted
+    assert read_rows(site, table) == read_rows(site, table, honours_visibility=False) == wanted
     with own_state(site).database.write() as conn:
         conn.execute(update(QUARANTINES).values(UNTIL=1))
     assert [one.entry_id for one in erase_due(site)] == [1]
-    assert (set(left(site, table)), rows(site, table)) == (before - aborted, wanted)
+    assert (set(left(site, table)), read_rows(site, table)) == (before - aborted, wanted)
 
 
 _FORMATS = ((FileFormat.ORC, "major"), (FileFormat.PARQUET, "minor"), (FileFormat.TEXT, "major"))
@@ -160,7 +160,7 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
     """PROTOCOL 5: several files on a store without directory rename are named under EXCLUSIVE, tried; 7.3: and removed
     under it."""
     site = moved(site, table, place.stores, place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     reader = site.metastore.transactions.open("reader", site.host)[0]
     request = site.target(entity_of(table)).lock(LockType.SHARED_READ)
     assert site.metastore.locks.try_acquire(reader, [request], "reader", site.host)
@@ -172,7 +172,7 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
     assert outcome.result is Result.WAITING
     assert "has no rename, so 2 files are named one by one under an exclusive lock" in outcome.message
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
-    assert rows(site, table, honours_visibility=False) == before
+    assert read_rows(site, table, honours_visibility=False) == before
     site.metastore.transactions.commit(reader)
     assert again(site).result is Result.COMPACTED
     reader = site.metastore.transactions.open("reader", site.host)[0]
@@ -184,7 +184,7 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
     site.metastore.transactions.commit(reader)
     clean_all(site)
     assert len(left(site, table)) == 1
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
 
 
 def again(site: Site) -> Outcome:
@@ -200,7 +200,7 @@ def again(site: Site) -> Outcome:
 def failed_without_a_trace(site: Site, table: Table, outcome: Outcome, before: list[tuple[Any, ...]]) -> None:
     assert outcome.result is Result.FAILED
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
-    assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+    assert read_rows(site, table) == read_rows(site, table, honours_visibility=False) == before
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_a_data_node_that_goes_while_it_is_written_to(
 ) -> None:
     """PROTOCOL 3.4: a write that fails half way publishes nothing."""
     site = moved(site, table, hdfs_place.stores, hdfs_place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     store = hdfs_place.stores.store_of(hdfs_place.location)
     upload = type(store).upload
 
@@ -235,7 +235,7 @@ def test_a_data_node_that_goes_while_it_is_written_to(
     assert "cannot write" in outcome.message
     failed_without_a_trace(site, table, outcome, before)
     assert compact(site).result is Result.COMPACTED
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
 
 
 @pytest.fixture(scope="session")
@@ -294,7 +294,7 @@ def test_a_server_that_fails_half_way(
 ) -> None:
     """PROTOCOL 3.4, 5: whatever fails, nothing is named, and what was completed or copied is taken back."""
     site = moved(site, table, s3_place.stores, s3_place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     let_pass = [passes]
 
     def fails(asked: str, path: str) -> bool:
@@ -310,7 +310,7 @@ def test_a_server_that_fails_half_way(
     failed_without_a_trace(site, table, outcome, before)
     assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
     assert compact(site, full=full).result is Result.COMPACTED
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
 
 
 def test_rows_are_sent_once_and_never_copied(site: Site, table: Table, s3_place: Place, between: Between) -> None:
@@ -335,12 +335,12 @@ def test_attempts_that_nobody_names_are_aborted(
 ) -> None:
     """A speculative attempt uploads to the same key; only what the driver accepted is completed."""
     site = moved(site, table, s3_place.stores, s3_place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     store = s3_place.stores.store_of("s3://x")
     begin = type(store).begin  # type: ignore[attr-defined]
     monkeypatch.setattr(type(store), "begin", lambda self, *named: begin(self, *named) and begin(self, *named))
     assert compact(site).result is Result.COMPACTED
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
     assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
 
 
@@ -352,7 +352,7 @@ def test_an_upload_that_a_rule_of_the_bucket_aborted_is_noticed(
     from compactor.rewrite.publish import naming, stage
 
     site = moved(site, table, s3_place.stores, s3_place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     top = s3_place.stores.resolve(s3_place.location)
     store: Any = s3_place.stores.store_of(top)
     for module, act, said in (
@@ -407,7 +407,7 @@ def test_only_uploads_of_dead_workers_are_abandoned(s3_place: Place, tmp_path: P
 def test_a_worker_that_dies_between_two_completions(site: Site, table: Table, s3_place: Place, after: int) -> None:
     """PROTOCOL 6 and 7.2: whatever it completed is taken away, and what it didn't is aborted; the next pass goes on."""
     site = moved(site, table, s3_place.stores, s3_place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     top = s3_place.stores.resolve(s3_place.location)
     process = os.fork()
     if process == 0:
@@ -415,16 +415,16 @@ def test_a_worker_that_dies_between_two_completions(site: Site, table: Table, s3
     _, status = os.waitpid(process, 0)
     assert os.WTERMSIG(status) == signal.SIGKILL
     assert len(uploads(s3_place, top)) == 2 - after
-    assert rows(site, table) == before  # by visibility
+    assert read_rows(site, table) == before  # by visibility
     with site.metastore.database.write() as conn:
         conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
     (repaired,) = lost_workers.repair(site)
     assert repaired.result is State.INITIATED
     assert uploads(s3_place, top) == []
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
-    assert rows(site, table, honours_visibility=False) == before
+    assert read_rows(site, table, honours_visibility=False) == before
     assert again(site).result is Result.COMPACTED
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
 
 
 def _die_naming(site: Site, after: int) -> None:
@@ -456,7 +456,7 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
 ) -> None:
     """PROTOCOL 7.2: without rename under EXCLUSIVE, and until then the entry isn't queued again."""
     site = moved(site, table, s3_place.stores, s3_place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     named: list[str] = []
 
     def fails(method: str, path: str) -> bool:
@@ -481,9 +481,9 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
     assert repaired.result is State.INITIATED
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
     assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
-    assert rows(site, table, honours_visibility=False) == before
+    assert read_rows(site, table, honours_visibility=False) == before
     assert again(site).result is Result.COMPACTED
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
 
 
 @pytest.mark.parametrize("act", ["upload", "begin"])

@@ -29,7 +29,7 @@ from tests.support import roles
 from tests.support.daemons import Between
 from tests.support.far import Far
 from tests.support.forked import die
-from tests.support.moved_tables import moved, rows
+from tests.support.moved_tables import moved, read_rows
 from tests.support.passes import age, clean_all, compact
 from tests.support.s3mock import s3mock
 from tests.support.tables import with_settings
@@ -87,7 +87,7 @@ def test_few_bytes_of_large_stripes_pass_through_the_worker(
     table = wide_table(site, warehouse, deltas=3, stripes=2, stripe_bytes=16 * MIB)
     place, far = every
     site = moved(site, table, place.stores, place.location)
-    before, size = rows(site, table), sum(file.length for file in place.stores.listing(_top(place)).files)
+    before, size = read_rows(site, table), sum(file.length for file in place.stores.listing(_top(place)).files)
     far.reset()
     outcome = compact(site)
     travelled = far.bytes
@@ -95,10 +95,10 @@ def test_few_bytes_of_large_stripes_pass_through_the_worker(
     assert outcome.figures is not None
     assert outcome.figures.bytes_taken_over == outcome.figures.bytes_copied > 0.99 * size
     assert travelled <= 0.05 * size
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
     clean_all(site)
     assert left(site, table) == tuple(sorted(outcome.output))
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
 
 
 def _top(place: Place) -> str:
@@ -372,13 +372,13 @@ def test_a_worker_that_is_killed_while_the_store_copies(
     commit."""
     table = wide_table(site, warehouse, deltas=2, stripes=1, stripe_bytes=6 * MIB)
     site = moved(site, table, place.stores, place.location)
-    before = rows(site, table)
+    before = read_rows(site, table)
     config = tmp_path / "compactor.toml"
     url = place.stores.options.of_place("s3", BUCKET)["endpoint_url"]
     config.write_text(f'[storage.s3]\nendpoint_url = "{url}"\nkey = "somebody"\nsecret = "something"\n')
     request_compaction(site, table="default.t", type="major")
     die(partial(roles.configured, str(config), roles.worker), metastore_url, step, nth)
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
     assert uploads(place, _top(place)) != [] or step is StoreStep.COMPLETED
     age(site)
     repair(site)
@@ -388,6 +388,6 @@ def test_a_worker_that_is_killed_while_the_store_copies(
     (run,) = explain(site, "default.t").partitions[0].runs
     assert run["bytes_taken_over"] == outcome.figures.bytes_taken_over
     clean_all(site)
-    assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+    assert read_rows(site, table) == read_rows(site, table, honours_visibility=False) == before
     assert left(site, table) == tuple(sorted(outcome.output))
     assert uploads(place, _top(place)) == []

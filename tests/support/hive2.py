@@ -165,7 +165,7 @@ def entity(step: FixtureStep) -> Entity:
     return Entity(database="default", table=step.table)
 
 
-def rows(site: OldSite, step: FixtureStep, location: Path) -> list[tuple[RowId, str]]:
+def show_rows(site: OldSite, step: FixtureStep, location: Path) -> list[tuple[RowId, str]]:
     """Returns what Hive 2 shows of the table now: for each key the newest event that a new reader sees."""
     txns = site.metastore.snapshot()
     expected = read_expected(step.path)

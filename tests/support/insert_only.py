@@ -59,7 +59,7 @@ def make_insert_only(
     )
 
 
-def rows(values: Iterable[int]) -> pa.Table:
+def make_rows(values: Iterable[int]) -> pa.Table:
     """Returns rows ``(v, 'row v')``; every seventh text is NULL."""
     found = list(values)
     texts = [None if v % 7 == 0 else f"row {v}" for v in found]
@@ -107,7 +107,7 @@ def insert(
         for number in numbers:
             part = [v for v in found if v % len(numbers) == numbers.index(number)]
             if part:
-                write_file(directory / f"{number:06d}_0", file_format, rows(part))
+                write_file(directory / f"{number:06d}_0", file_format, make_rows(part))
         if not commits:
             raise _Changed
     return directory

@@ -35,7 +35,7 @@ def moved(site: Site, table: Table, stores: Stores, location: str) -> Site:
     return replace(site, storage=stores)
 
 
-def rows(site: Site, table: Table, *, honours_visibility: bool = True) -> list[tuple[Any, ...]]:
+def read_rows(site: Site, table: Table, *, honours_visibility: bool = True) -> list[tuple[Any, ...]]:
     """Returns every row with its ROW__ID, as Hive 4 or as Trino shows it."""
     target = site.target(entity_of(table))
     txns = site.metastore.transactions.snapshot()

@@ -35,7 +35,7 @@ COLUMNS = {
 STRIDE = 100
 
 
-def rows(count: int) -> list[Row]:
+def make_rows(count: int) -> list[Row]:
     """Returns rows in which every column has NULLs, and most rise slowly, so that row groups differ."""
     return [
         {

@@ -21,7 +21,7 @@ import pytest
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
 from compactor.state.state_database import init
-from tests.model.reader import Snapshot, rows
+from tests.model.reader import Snapshot, read_rows
 from tests.support import servers
 from tests.support.backups import Backup, DumpedBackup
 from tests.support.forked import forked
@@ -173,7 +173,7 @@ def values_of(site: Site, name: str) -> list[int]:
     snapshot = Snapshot.of(str(txns), str(site.write_ids(table, txns)))
     parts = [part.location for part in site.metastore.catalog.partitions(table)] if table.partition_keys else None
     places = [table.location] if parts is None else parts
-    return sorted(row[0] for place in places for _, row in rows(Path(place), snapshot, ("int", "string")))
+    return sorted(row[0] for place in places for _, row in read_rows(Path(place), snapshot, ("int", "string")))
 
 
 def journals(folder: Path) -> tuple[set[int], list[tuple[str, set[int]]]]:

@@ -20,7 +20,7 @@ from compactor.site.spark_program import find_spark_submit
 from compactor.storage.stores import Stores
 from tests.support.kerberos import REALM, kerberos_libraries
 from tests.support.kerberos_hdfs import SecureHdfs, options_of
-from tests.support.moved_tables import moved, rows
+from tests.support.moved_tables import moved, read_rows
 from tests.support.patience import PATIENCE
 from tests.support.tables import insert, make_table, with_settings
 
@@ -51,7 +51,7 @@ def test_an_application_of_the_owner(
     table: tuple[Site, Table], realm: SecureHdfs, metastore_url: str, tmp_path: Path, top: str, doas: bool
 ) -> None:
     site, made = table
-    before = rows(site, made)
+    before = read_rows(site, made)
     request_compaction(site, table="t", type="major")
     (planned,) = plan_batches(with_settings(site, compactor_run_as_owner="true"))
     assert planned.run_as == "hive"
@@ -73,4 +73,4 @@ def test_an_application_of_the_owner(
     else:
         assert done.returncode == 1
         assert "Permission denied: user=compactor, access=WRITE" in done.stdout + done.stderr
-    assert rows(site, made) == before
+    assert read_rows(site, made) == before

@@ -21,7 +21,7 @@ from compactor.storage.executor_tokens import ExecutorTokens
 from compactor.storage.stores import Stores
 from tests.support.kerberos import REALM, kerberos_libraries
 from tests.support.kerberos_hdfs import SecureHdfs, options_of
-from tests.support.moved_tables import moved, rows
+from tests.support.moved_tables import moved, read_rows
 from tests.support.patience import until
 from tests.support.spark_cluster import standalone
 from tests.support.tables import delete, insert, make_table
@@ -68,7 +68,7 @@ def test_it_works_on_when_its_first_tickets_have_expired(
     tables: tuple[Site, list[Table]], realm: SecureHdfs, spark: str, metastore_url: str, tmp_path: Path, top: str
 ) -> None:
     site, (a, b) = tables
-    before = rows(site, a), rows(site, b)
+    before = read_rows(site, a), read_rows(site, b)
     config = tmp_path / "compactor.toml"
     principal, keytab = f"short@{REALM}", str(realm.kdc.keytab("short"))
     options = {"url": realm.https_url, "ca": str(realm.ca), "authority": realm.authority}
@@ -96,7 +96,7 @@ def test_it_works_on_when_its_first_tickets_have_expired(
         finally:
             worker.terminate()
             worker.wait()
-    assert (rows(site, a), rows(site, b)) == before
+    assert (read_rows(site, a), read_rows(site, b)) == before
     nothing_secret_in(
         realm, top, {"ps": shown} | {str(path): path.read_text("utf-8", "replace") for path in logs(tmp_path)}
     )

@@ -23,7 +23,7 @@ from tests.support.airflow_home import migrate, prepare
 from tests.support.kerberos import REALM, kdc, kerberos_libraries, kerberos_on_path
 from tests.support.kerberos_hdfs import SecureHdfs, options_of, secure_hdfs
 from tests.support.kerberos_yarn import java_options, secure_yarn
-from tests.support.moved_tables import moved, rows
+from tests.support.moved_tables import moved, read_rows
 from tests.support.patience import PATIENCE
 from tests.support.spark_cluster import QUICK, Packed, pack
 from tests.support.tables import insert, make_table
@@ -121,7 +121,7 @@ def compacted(on_yarn: YarnSite, table: tuple[Site, Table], before: list[Any]) -
     site, made = table
     (entry,) = site.metastore.entries.queue()
     assert entry.state is State.READY_FOR_CLEANING
-    assert rows(site, made) == before
+    assert read_rows(site, made) == before
     found = on_yarn.yarn.until_ended(on_yarn.yarn.applications()[-1]["id"])
     assert (found["user"], found["queue"], found["finalStatus"]) == ("compactor", "root.etl", "SUCCEEDED")
     return found
@@ -132,7 +132,7 @@ def test_spark_submit_with_principal_and_keytab(
     on_yarn: YarnSite, table: tuple[Site, Table], realm: SecureHdfs, metastore_url: str, mode: str
 ) -> None:
     site, made = table
-    before = rows(site, made)
+    before = read_rows(site, made)
     write_config(on_yarn, realm, metastore_url, mode)
     request_compaction(site, table="t", type="major")
     (planned,) = plan_batches(site)
@@ -150,7 +150,7 @@ def test_compactor_submit_with_principal_and_keytab(
 ) -> None:
     """Spark's are in its own configuration; Compactor itself asks HDFS and the ResourceManager by a keytab, too."""
     site, made = table
-    before = rows(site, made)
+    before = read_rows(site, made)
     write_config(on_yarn, realm, metastore_url, mode)
     request_compaction(site, table="t", type="major", properties={QUEUE: "etl"})
     line = on_yarn.compactor("submit", "--master", "yarn", "--deploy-mode", mode, "--json")
@@ -177,7 +177,7 @@ def test_airflow_with_principal_and_keytab(
 
     migrate()
     site, made = table
-    before = rows(site, made)
+    before = read_rows(site, made)
     write_config(on_yarn, realm, metastore_url, mode)
     extra = f'{{"conn_type": "spark", "host": "yarn", "extra": {{"deploy-mode": "{mode}"}}}}'
     own = {"config": str(on_yarn.config), "principal": PRINCIPAL, "keytab": keytab(realm), "poll_seconds": "0.5"}

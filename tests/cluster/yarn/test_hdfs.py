@@ -15,7 +15,7 @@ from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.support.daemons import Hdfs, hdfs
 from tests.support.hadoop import write_site
-from tests.support.moved_tables import moved, rows
+from tests.support.moved_tables import moved, read_rows
 from tests.support.yarn import USER
 from tests.support.yarn_site import YarnSite
 
@@ -39,14 +39,14 @@ def test_all_of_it_lies_in_hdfs(on_yarn: YarnSite, store: Hdfs, metastore_url: s
     table = on_yarn.table("t")
     stores.make_directories(f"{top}/t", like=f"{top}/apps")
     site = moved(on_yarn.site, table, stores, f"{top}/t")
-    before = rows(site, table)
+    before = read_rows(site, table)
     request_compaction(site, table="t", properties={"hive.compactor.job.queue": "etl"})
     done = in_hdfs(on_yarn, store).submit(mode, "--json", conf={"spark.yarn.stagingDir": f"{top}/staging"})
     (said,) = json.loads(done.stdout)
     assert said["state"] == Fate.DONE.value, done.stderr[-5000:]
     assert "Fetching hdfs://" not in done.stderr  # YARN alone hands it out
     assert on_yarn.entry(table).state is State.READY_FOR_CLEANING
-    assert rows(site, table) == before
+    assert read_rows(site, table) == before
     (base,) = (path for path in stores.children(f"{top}/t") if "base_" in str(path))
     assert base
 

@@ -21,7 +21,7 @@ from compactor.site.site import Site
 from compactor.storage.store_options import StoreOptions
 from tests.support import roles
 from tests.support.forked import die
-from tests.support.moved_tables import rows
+from tests.support.moved_tables import read_rows
 from tests.support.passes import age, clean_all
 from tests.support.reflinks import xfs
 from tests.support.tables import with_settings
@@ -66,16 +66,16 @@ def test_a_worker_that_is_killed_while_files_share_blocks(deployment: Site, meta
     with xfs(tmp_path, 400 << 20) as root:
         table = wide_table(site, root, deltas=2, stripes=2, stripe_bytes=STRIPE_BYTES)
         os.sync()
-        before = rows(site, table)
+        before = read_rows(site, table)
         request_compaction(site, table="default.t", type="major")
         die(roles.worker, metastore_url, StoreStep.RANGE_TAKEN, 2)
-        assert rows(site, table) == before
+        assert read_rows(site, table) == before
         age(site)
         repair(site)
         (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
         assert outcome.figures is not None
         assert outcome.figures.bytes_taken_over == outcome.figures.bytes_copied > 4 * STRIPE_BYTES // 2
-        assert rows(site, table) == before
+        assert read_rows(site, table) == before
         clean_all(site)
-        assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+        assert read_rows(site, table) == read_rows(site, table, honours_visibility=False) == before
         assert names_in(root / "t") == set(outcome.output)

@@ -78,7 +78,7 @@ ZONES = sized(
 )
 
 
-def rows(times: Sequence[str], write_id: int, first: int = 0) -> list[Row]:
+def make_rows(times: Sequence[str], write_id: int, first: int = 0) -> list[Row]:
     return [
         (0, write_id, FIRST_BUCKET, number, write_id, (100 * write_id + number, time, (time, None)))
         for number, time in enumerate(times, first)
@@ -89,7 +89,7 @@ def write(folder: Path, writer: JavaJudge, write_id: int, times: Sequence[str] =
     """Writes a delta and returns the path of its file in ``folder``."""
     name = f"delta_{write_id}_{write_id}_0000/bucket_00000"
     (folder / name).parent.mkdir(parents=True)
-    writer.write(folder / name, SCHEMA, rows(times, write_id), **options)
+    writer.write(folder / name, SCHEMA, make_rows(times, write_id), **options)
     return name
 
 
@@ -259,7 +259,7 @@ def test_rows_that_are_merged_show_the_same_times(tmp_path: Path) -> None:
     for number, zone in enumerate(("Europe/Paris", "Asia/Singapore")):
         path = tmp_path / f"delta_1_1_000{number}" / "bucket_00000"
         path.parent.mkdir()
-        every = [row for row in rows(TIMES, 1) if row[3] % 2 == number and "1969-12-31 23:59:59" not in str(row)]
+        every = [row for row in make_rows(TIMES, 1) if row[3] % 2 == number and "1969-12-31 23:59:59" not in str(row)]
         orc_2_3().in_zone(zone).write(path, SCHEMA, every)
     names = [f"delta_1_1_000{number}/bucket_00000" for number in range(2)]
     before = [row for name in names for row in orc_2_3().rows(tmp_path / name)]
@@ -294,7 +294,7 @@ def test_insert_only_files_of_different_zones_never_join(tmp_path: Path) -> None
     for number, zone in enumerate(zones, 1):
         names.append(f"delta_{number}_{number}_0000/000000_0")
         (tmp_path / names[-1]).parent.mkdir()
-        orc_1_5().in_zone(zone).write(tmp_path / names[-1], INNER, [row[5] for row in rows(TIMES, number)])
+        orc_1_5().in_zone(zone).write(tmp_path / names[-1], INNER, [row[5] for row in make_rows(TIMES, number)])
     unit = replace(major(tmp_path, names), file_format=FileFormat.ORC)
     unit = replace(unit, inserts=tuple(source._replace(raw=True) for source in unit.inserts))
     outputs = [Path(output.path) for output in execute(unit).outputs]

@@ -18,7 +18,7 @@ from compactor.rewrite.plan.unit import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.worker.ending import Result
-from tests.support.insert_only import INPUTS, insert, make_insert_only, rows, rows_of, story, write_file
+from tests.support.insert_only import INPUTS, insert, make_insert_only, make_rows, rows_of, story, write_file
 from tests.support.passes import clean_all, compact
 from tests.support.tables import insert as acid_insert
 from tests.support.tables import rows_of as acid_rows_of
@@ -116,7 +116,7 @@ def test_files_that_other_writers_named_their_way(site: Site, warehouse: Path) -
     for name, buckets in (("t", -1), ("bucketed", 2)):
         table = make_insert_only(site, warehouse, FileFormat.PARQUET, name, buckets=buckets)
         directory = insert(site, table, FileFormat.PARQUET, range(10), numbers=(0,))
-        write_file(directory / "a1b2-0_17_data.0.parq", FileFormat.PARQUET, rows(range(10, 15)))
+        write_file(directory / "a1b2-0_17_data.0.parq", FileFormat.PARQUET, make_rows(range(10, 15)))
         insert(site, table, FileFormat.PARQUET, range(20, 25), numbers=(0,))
         wanted = rows_of(site, table, FileFormat.PARQUET)
         outcome = compact(site, table=f"default.{name}")
@@ -147,7 +147,7 @@ def test_deltas_without_a_row_become_a_base_without_one(site: Site, warehouse: P
 def test_files_beside_the_bases_are_refused(site: Site, warehouse: Path) -> None:
     """hive.mm.allow.originals decides whether readers show them."""
     table = make_insert_only(site, warehouse)
-    write_file(Path(table.location) / "000000_0", FileFormat.ORC, rows(range(5)))
+    write_file(Path(table.location) / "000000_0", FileFormat.ORC, make_rows(range(5)))
     insert(site, table, FileFormat.ORC, range(10))
     insert(site, table, FileFormat.ORC, range(10))
     outcome = compact(site)

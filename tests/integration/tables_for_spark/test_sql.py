@@ -32,7 +32,7 @@ def spark(
         yield session
 
 
-def rows(frame: Any) -> list[tuple[Any, ...]]:
+def collect_rows(frame: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=str)
 
 
@@ -41,7 +41,7 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
     from compactor.spark_tables import snapshot, sql
 
     def asked(text: str) -> list[tuple[Any, ...]]:
-        return rows(sql(spark, text, database="d"))
+        return collect_rows(sql(spark, text, database="d"))
 
     # queries: joins, subqueries, names that a WITH hides, texts with braces
     assert asked("select t.a, c from t join d.s on t.a = s.a where lower(b) = 'x' or c > 5") == [(1, 10), (3, 30)]

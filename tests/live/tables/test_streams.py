@@ -28,7 +28,7 @@ class Shown:
         self._beside.rows(self._name)
 
 
-def rows(ids: range | list[int], note: str) -> pa.Table:
+def make_rows(ids: range | list[int], note: str) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int32()), "note": [note] * len(ids)})
 
 
@@ -43,7 +43,7 @@ def test_each_commit_of_a_stream_is_shown_at_once_and_changed_by_all(beside: Bes
     with Store(beside.site).load_table(f"default.{name}").stream() as stream:
         for number in range(6):
             ids = range(number * 10, number * 10 + 5)
-            stream.write(rows(ids, "streamed"))
+            stream.write(make_rows(ids, "streamed"))
             shown.must_be(wanted)
             stream.commit()
             wanted |= dict.fromkeys(ids, "streamed")
@@ -77,10 +77,10 @@ def test_a_mutation_is_shown_whole_and_in_its_order(beside: Beside, trino: Trino
     shown = Shown(beside, trino, name)
     table = Store(beside.site).load_table(f"default.{name}")
     with table.mutate(["id"]) as mutation:
-        mutation.insert(rows([20, 21, 22], "new"))
-        mutation.update(rows([0, 10, 20], "updated"))
-        mutation.delete(rows([1, 11, 21], ""))
-        mutation.insert(rows([1], "again"))
+        mutation.insert(make_rows([20, 21, 22], "new"))
+        mutation.update(make_rows([0, 10, 20], "updated"))
+        mutation.delete(make_rows([1, 11, 21], ""))
+        mutation.insert(make_rows([1], "again"))
     assert (mutation.changed.deleted, mutation.changed.updated, mutation.changed.inserted) == (1, 3, 2)
     wanted = {0: "updated", 1: "again", 2: "by Hive", 10: "updated", 12: "by Trino", 20: "updated", 22: "new"}
     shown.must_be(wanted)

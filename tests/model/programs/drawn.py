@@ -40,7 +40,7 @@ def values(kind: str) -> st.SearchStrategy[Any]:
 Columns = tuple[tuple[str, str], ...]
 
 
-def rows(table: PlainTable, most: int = 4) -> st.SearchStrategy[list[Row]]:
+def draw_rows(table: PlainTable, most: int = 4) -> st.SearchStrategy[list[Row]]:
     """Draws rows; those of partitioned tables are in few partitions."""
     return _rows(tuple(table.columns.items()), table.is_partitioned, most)
 
@@ -61,7 +61,7 @@ def tables() -> st.SearchStrategy[PlainTable]:
     kinds = st.lists(st.sampled_from(tuple(VALUES)), max_size=4)
     partitioned_by = st.one_of(st.none(), st.sampled_from(tuple(PARTITIONS)))
     empty = st.builds(_table, kinds, partitioned_by, st.sampled_from((0, 0, 2)))
-    return empty.flatmap(lambda table: rows(table).map(lambda some: replace(table, rows=some)))
+    return empty.flatmap(lambda table: draw_rows(table).map(lambda some: replace(table, rows=some)))
 
 
 def _table(kinds: list[str], partitioned_by: str | None, buckets: int) -> PlainTable:

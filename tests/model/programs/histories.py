@@ -196,7 +196,7 @@ class Histories(RuleBasedStateMachine):
         """A transaction that adds to what it has overwritten is refused, and nothing of it stays."""
         name = self.drawn_name(data)
         table = self.tables[name]
-        rows = self.door.fitted(table, data.draw(drawn.rows(table).filter(bool)))
+        rows = self.door.fitted(table, data.draw(drawn.draw_rows(table).filter(bool)))
         changes = [Change("overwrite", name, rows), Change("append", name, rows)]
         try:
             self.door.transaction(changes, [table, table], commits=True)
@@ -353,7 +353,7 @@ class Histories(RuleBasedStateMachine):
         """Looks at a table of which the database has forgotten something. An output of a compaction that it has forgotten
         holds the same rows, and may be read."""
         columns, where = list(before.columns), data.draw(drawn.conditions(before))
-        rows = self.door.fitted(before, data.draw(drawn.rows(before).filter(bool)))
+        rows = self.door.fitted(before, data.draw(drawn.draw_rows(before).filter(bool)))
         with suppress(Disagreement) if compacts else pytest.raises(Disagreement):
             assert self.door.scan(name, before, EVERYTHING, columns) == before.shown()
         with suppress(Disagreement):  # other partitions may have what it asks for
@@ -514,9 +514,9 @@ class Histories(RuleBasedStateMachine):
         kinds = ("append", "overwrite", "delete", "update", "upsert")
         kind = data.draw(st.sampled_from((*kinds, "append" if in_transaction else "stream")))
         if kind in ("append", "stream", "overwrite"):
-            return Change(kind, name, self.door.fitted(table, data.draw(drawn.rows(table))))
+            return Change(kind, name, self.door.fitted(table, data.draw(drawn.draw_rows(table))))
         if kind == "upsert":
-            rows = self.door.fitted(table, data.draw(drawn.rows(table)))
+            rows = self.door.fitted(table, data.draw(drawn.draw_rows(table)))
             keys = {row[KEY]: row for row in rows if row[KEY] is not None}
             return Change(kind, name, (*keys.values(), *(row for row in rows if row[KEY] is None)))
         where = data.draw(drawn.conditions(table, self.door.compared))

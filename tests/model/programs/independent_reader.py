@@ -36,7 +36,7 @@ def rows_of_files(database: Path, name: str, table: PlainTable) -> list[tuple[An
     return in_order(
         (*(shown(_gregorian(value, kind), kind) for value, kind in zip(row, kinds, strict=True)), *values)
         for values, location in places
-        for _, row in reader.rows(Path(location), snapshot, kinds)
+        for _, row in reader.read_rows(Path(location), snapshot, kinds)
     )
 
 

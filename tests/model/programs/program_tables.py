@@ -66,6 +66,6 @@ def slow_rows(site: Site, name: str) -> list[Row]:
     found = [
         Row(*row, *((day,) if day else ()))
         for day, location in (parts or {"": table.location}).items()
-        for _, row in reader.rows(Path(location), snapshot, kinds)
+        for _, row in reader.read_rows(Path(location), snapshot, kinds)
     ]
     return sorted(found, key=repr)

@@ -52,10 +52,10 @@ def prepare(config: str, location: str) -> None:
                 store.site.storage.resolve(place), like=store.site.storage.resolve(location)
             )
             catalog.create_table(NewTable("default", name, place, columns, parameters={"transactional": "true"}))
-        store.load_table("default.c").append(rows("c", 0))
+        store.load_table("default.c").append(make_rows("c", 0))
 
 
-def rows(token: str, *numbers: int) -> pa.Table:
+def make_rows(token: str, *numbers: int) -> pa.Table:
     return pa.table([pa.array([token] * len(numbers)), pa.array(numbers, pa.int64())], schema=_SCHEMA)
 
 
@@ -92,7 +92,7 @@ class Program:
 
         def work(txn: StoreTransaction) -> int:
             for name in self._random.sample(("t", "u"), 2):
-                txn.load_table(f"default.{name}").append(rows(token, *range(BATCH)))
+                txn.load_table(f"default.{name}").append(make_rows(token, *range(BATCH)))
                 self._pause()
             return BATCH
 
@@ -129,7 +129,7 @@ class Program:
         key, number = f"key{self._random.randrange(KEYS)}", self._random.randrange(1000)
 
         def work(txn: StoreTransaction) -> list[int]:
-            done = txn.load_table("default.k").upsert(rows(key, number), ["token"])
+            done = txn.load_table("default.k").upsert(make_rows(key, number), ["token"])
             self._pause()
             return [done.updated, done.inserted]
 
@@ -139,7 +139,7 @@ class Program:
         token = self._token()
 
         def work(txn: StoreTransaction) -> int:
-            written = txn.load_table("default.o").overwrite(rows(token, *range(BATCH)))
+            written = txn.load_table("default.o").overwrite(make_rows(token, *range(BATCH)))
             self._pause()
             return written
 

@@ -14,14 +14,14 @@ from demo.fixtures import LocationForm, read_step, register_fixture
 from tests.support.expected import FIXTURES, in_order, step, step_id
 
 
-def rows(metastore: Metastore, table: str, *columns: str) -> list[tuple[object, ...]]:
+def select_rows(metastore: Metastore, table: str, *columns: str) -> list[tuple[object, ...]]:
     chosen = [tables.metadata.tables[table].c[column] for column in columns]
     with metastore.database.read() as connection:
         return sorted((tuple(row) for row in connection.execute(select(*chosen))), key=repr)
 
 
 def states(metastore: Metastore) -> dict[object, object]:
-    return {txn: state for txn, state in rows(metastore, "TXNS", "TXN_ID", "TXN_STATE") if txn}
+    return {txn: state for txn, state in select_rows(metastore, "TXNS", "TXN_ID", "TXN_STATE") if txn}
 
 
 def test_files_and_catalog(metastore: Metastore, warehouse: Path) -> None:
@@ -78,7 +78,7 @@ def test_transactions_of_hive_4_keep_their_states(metastore: Metastore, warehous
     found = states(metastore)
     assert sorted(found) == list(range(1, max(found) + 1))
     assert {txn for txn, state in found.items() if state == "a"} == {79, 80, 81}
-    assert rows(metastore, "TXN_COMPONENTS", "TC_TXNID", "TC_OPERATION_TYPE", "TC_WRITEID") == [
+    assert select_rows(metastore, "TXN_COMPONENTS", "TC_TXNID", "TC_OPERATION_TYPE", "TC_WRITEID") == [
         (79, "i", 2),
         (80, "d", 3),
         (81, "d", 4),
@@ -111,52 +111,54 @@ def test_a_new_transaction_gets_an_id_that_the_dump_never_saw(metastore: Metasto
 
 def test_write_ids_are_those_of_this_table_alone(metastore: Metastore, warehouse: Path) -> None:
     register_fixture(metastore, step("hive-3.1/f2_part/s2_minor_x1"), warehouse, table="renamed")
-    assert rows(metastore, "NEXT_WRITE_ID", "NWI_DATABASE", "NWI_TABLE", "NWI_NEXT") == [("default", "renamed", 5)]
-    assert rows(metastore, "TXN_TO_WRITE_ID", "T2W_TXNID", "T2W_TABLE", "T2W_WRITEID") == [
+    assert select_rows(metastore, "NEXT_WRITE_ID", "NWI_DATABASE", "NWI_TABLE", "NWI_NEXT") == [
+        ("default", "renamed", 5)
+    ]
+    assert select_rows(metastore, "TXN_TO_WRITE_ID", "T2W_TXNID", "T2W_TABLE", "T2W_WRITEID") == [
         (52, "renamed", 1),
         (53, "renamed", 2),
         (54, "renamed", 3),
         (55, "renamed", 4),
     ]
-    completed = rows(metastore, "COMPLETED_TXN_COMPONENTS", "CTC_TXNID", "CTC_PARTITION", "CTC_UPDATE_DELETE")
+    completed = select_rows(metastore, "COMPLETED_TXN_COMPONENTS", "CTC_TXNID", "CTC_PARTITION", "CTC_UPDATE_DELETE")
     assert completed[0] == (53, "p=__HIVE_DEFAULT_PARTITION__/q=4", "N")
     assert {partition for _, partition, _ in completed} >= {"p=a b%3Dc%2Fd%25/q=3", "p=y/q=2"}
 
 
 def test_hive_2_counts_in_transaction_ids(metastore: Metastore, warehouse: Path) -> None:
     register_fixture(metastore, step("hive-2.3/f1_basic/s5_minor_done_not_cleaned"), warehouse)
-    (following,) = rows(metastore, "NEXT_WRITE_ID", "NWI_NEXT")
+    (following,) = select_rows(metastore, "NEXT_WRITE_ID", "NWI_NEXT")
     assert following == (max(states(metastore)) + 1,)
-    assert rows(metastore, "COMPACTION_QUEUE", "CQ_STATE", "CQ_HIGHEST_WRITE_ID") == [("r", 4)]
-    assert all(txn == write for txn, write in rows(metastore, "TXN_TO_WRITE_ID", "T2W_TXNID", "T2W_WRITEID"))
+    assert select_rows(metastore, "COMPACTION_QUEUE", "CQ_STATE", "CQ_HIGHEST_WRITE_ID") == [("r", 4)]
+    assert all(txn == write for txn, write in select_rows(metastore, "TXN_TO_WRITE_ID", "T2W_TXNID", "T2W_WRITEID"))
 
 
 def test_queue_rows_of_this_table_with_times_of_a_minute_ago(metastore: Metastore, warehouse: Path) -> None:
     register_fixture(metastore, step("hive-4.1/f1_basic/s5_minor_done_not_cleaned"), warehouse)
     columns = ("CQ_ID", "CQ_STATE", "CQ_HIGHEST_WRITE_ID", "CQ_TXN_ID", "CQ_NEXT_TXN_ID")
-    assert rows(metastore, "COMPACTION_QUEUE", *columns) == [(1, "r", 4, 18, 18)]
-    ((enqueued, started, committed),) = rows(
+    assert select_rows(metastore, "COMPACTION_QUEUE", *columns) == [(1, "r", 4, 18, 18)]
+    ((enqueued, started, committed),) = select_rows(
         metastore, "COMPACTION_QUEUE", "CQ_ENQUEUE_TIME", "CQ_START", "CQ_COMMIT_TIME"
     )
     assert (started - enqueued, committed - started) == (765, 1159)
-    newest = max(beat for (beat,) in rows(metastore, "TXNS", "TXN_LAST_HEARTBEAT"))
+    newest = max(beat for (beat,) in select_rows(metastore, "TXNS", "TXN_LAST_HEARTBEAT"))
     assert 0 <= newest - committed < 60_000
 
 
 def test_history_rows_and_the_next_id(metastore: Metastore, warehouse: Path) -> None:
     register_fixture(metastore, step("hive-4.1/q1_query/s4_major"), warehouse)
-    assert rows(metastore, "COMPLETED_COMPACTIONS", "CC_ID", "CC_STATE", "CC_TXN_ID") == [
+    assert select_rows(metastore, "COMPLETED_COMPACTIONS", "CC_ID", "CC_STATE", "CC_TXN_ID") == [
         (26, "s", 264),
         (27, "s", 273),
     ]
-    assert rows(metastore, "NEXT_COMPACTION_QUEUE_ID", "NCQ_NEXT") == [(28,)]
+    assert select_rows(metastore, "NEXT_COMPACTION_QUEUE_ID", "NCQ_NEXT") == [(28,)]
 
 
 def test_requests_with_one_id_get_another(metastore: Metastore, warehouse: Path) -> None:
     source = "f1_basic/s4_minor_requested"
     register_fixture(metastore, step(f"hive-3.1/{source}"), warehouse, table="three")
     register_fixture(metastore, step(f"hive-4.1/{source}"), warehouse, table="four")
-    assert rows(metastore, "COMPACTION_QUEUE", "CQ_ID", "CQ_TABLE") == [(1, "three"), (2, "four")]
+    assert select_rows(metastore, "COMPACTION_QUEUE", "CQ_ID", "CQ_TABLE") == [(1, "three"), (2, "four")]
 
 
 def test_the_fixtures_of_the_demo_agree_in_one_metastore(metastore: Metastore, warehouse: Path) -> None:

@@ -73,11 +73,11 @@ def test_rows_stay_what_hive_2_showed(path: Path, site: OldSite, database: Datab
     wanted = sorted(read_expected(path).row_ids)
     needed = listed(site)
     change(database, "DELETE FROM COMPACTION_QUEUE WHERE CQ_STATE = 'i'")  # s4: a minor that waits would be waited for
-    assert hive2.rows(site, fixture, location) == wanted
+    assert hive2.show_rows(site, fixture, location) == wanted
     before = names_in(location)
     (finding,) = hive2.compact(site)
     assert finding.level is Level.OK, finding
-    assert hive2.rows(site, fixture, location) == wanted
+    assert hive2.show_rows(site, fixture, location) == wanted
     assert listed(site) == []
     new = names_in(location) - before
     if not needed:
@@ -92,7 +92,7 @@ def test_rows_stay_what_hive_2_showed(path: Path, site: OldSite, database: Datab
     ]
     hive2.clean(site, database, location)
     assert names_in(location) == {base}
-    assert hive2.rows(site, fixture, location) == wanted
+    assert hive2.show_rows(site, fixture, location) == wanted
     later = ValidWriteIdList(table="default.t", high_watermark=WriteId(number))
     directory = acid_directory(LocalStorage().listing(str(location)), later, ValidTxnList(high_watermark=TxnId(1)))
     names = ",".join(f"{name}:{kind}" for name, kind in fixture.description.columns)
@@ -196,15 +196,15 @@ def test_nothing_above_the_lowest_open_transaction_is_compacted(
     fixture = hive2.register(database, step(DML), warehouse)
     insert = "INSERT INTO TXNS (TXN_ID, TXN_STATE, TXN_STARTED, TXN_LAST_HEARTBEAT, TXN_USER, TXN_HOST)"
     change(database, f"{insert} VALUES (33, 'o', 0, 0, 'a', 'b')")
-    wanted = hive2.rows(site, fixture, warehouse / "f7_v1")
+    wanted = hive2.show_rows(site, fixture, warehouse / "f7_v1")
     (finding,) = hive2.compact(site)
     assert finding.level is Level.FAIL
     assert finding.found.startswith("compacted up to transaction 32; above it delta_0000033_0000033_0000/")
-    assert hive2.rows(site, fixture, warehouse / "f7_v1") == wanted
+    assert hive2.show_rows(site, fixture, warehouse / "f7_v1") == wanted
     hive2.clean(site, database, warehouse / "f7_v1")
     change(database, "DELETE FROM TXNS WHERE TXN_ID = 33")
     assert [f.level for f in hive2.compact(site)] == [Level.OK]
-    assert hive2.rows(site, fixture, warehouse / "f7_v1") == sorted(read_expected(fixture.path).row_ids)
+    assert hive2.show_rows(site, fixture, warehouse / "f7_v1") == sorted(read_expected(fixture.path).row_ids)
 
 
 def test_nothing_is_done_while_every_transaction_is_open(site: OldSite, database: Database, warehouse: Path) -> None:
@@ -225,13 +225,13 @@ def test_aborted_events_are_left_out_and_stay_aborted(site: OldSite, database: D
         "VALUES (34, 'a', 0, 0, 'a', 'b')",
     )
     location = warehouse / "f7_v1"
-    wanted = hive2.rows(site, fixture, location)
+    wanted = hive2.show_rows(site, fixture, location)
     assert len(wanted) == 4
     hive2.compact(site)
-    assert hive2.rows(site, fixture, location) == wanted
+    assert hive2.show_rows(site, fixture, location) == wanted
     assert [row["CQ_HIGHEST_TXN_ID"] for row in queue(database)] == [33]
     assert "delta_0000034_0000034_0000" not in hive2.clean(site, database, location)
-    assert hive2.rows(site, fixture, location) == wanted
+    assert hive2.show_rows(site, fixture, location) == wanted
 
 
 def test_events_of_a_row_in_a_batch_of_transactions(site: OldSite, database: Database, warehouse: Path) -> None:
@@ -245,7 +245,7 @@ def test_events_of_a_row_in_a_batch_of_transactions(site: OldSite, database: Dat
     streamed.with_name("bucket_00000_flush_length").write_bytes(length.to_bytes(8, "big"))
     assert [f.level for f in hive2.compact(site)] == [Level.OK]
     hive2.clean(site, database, location)
-    assert hive2.rows(site, fixture, location) == sorted(read_expected(fixture.path).row_ids)
+    assert hive2.show_rows(site, fixture, location) == sorted(read_expected(fixture.path).row_ids)
 
 
 @pytest.mark.parametrize("mode", ["observe", "request"])
@@ -314,7 +314,7 @@ def test_a_row_whose_worker_died_is_finished(site: OldSite, database: Database, 
     assert [(row["CQ_STATE"], row["CQ_HIGHEST_TXN_ID"]) for row in queue(database)] == [("r", 34)]
     assert not list(location.glob("_*"))
     hive2.clean(site, database, location)
-    assert hive2.rows(site, fixture, location) == sorted(read_expected(fixture.path).row_ids)
+    assert hive2.show_rows(site, fixture, location) == sorted(read_expected(fixture.path).row_ids)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_a_named_base_stays(
     monkeypatch.setattr(type(site.metastore), "committing", fails)
     (finding,) = hive2.compact(site)
     assert "went away" in finding.found
-    assert hive2.rows(site, fixture, warehouse / "f7_v1") == sorted(read_expected(fixture.path).row_ids)
+    assert hive2.show_rows(site, fixture, warehouse / "f7_v1") == sorted(read_expected(fixture.path).row_ids)
     (row,) = queue(database)
     assert (row["CQ_STATE"], row["CQ_HIGHEST_TXN_ID"]) == ("w", 34)
     monkeypatch.undo()

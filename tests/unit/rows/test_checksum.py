@@ -29,7 +29,7 @@ COLUMNS: list[tuple[Any, list[Any]]] = [
 ]
 
 
-def rows(kind: Any, values: list[Any]) -> Any:
+def build_rows(kind: Any, values: list[Any]) -> Any:
     return pa.StructArray.from_arrays([pa.array(values, kind)], names=["c"])
 
 
@@ -39,17 +39,17 @@ def rows(kind: Any, values: list[Any]) -> Any:
 def test_order_does_not_matter_and_values_do(kind: Any, values: list[Any]) -> None:
     """PROTOCOL 4: a changed, lost or duplicate row is found."""
     many = values * 5
-    whole = checksum(rows(kind, many))
+    whole = checksum(build_rows(kind, many))
     shuffled = random.Random(1).sample(many, len(many))
-    assert checksum(rows(kind, shuffled)) == whole
-    assert checksum(pa.concat_arrays([rows(kind, many), rows(kind, values)]).slice(0, len(many))) == whole
-    parts = [rows(kind, many).slice(start, 7) for start in range(0, len(many), 7)]
+    assert checksum(build_rows(kind, shuffled)) == whole
+    assert checksum(pa.concat_arrays([build_rows(kind, many), build_rows(kind, values)]).slice(0, len(many))) == whole
+    parts = [build_rows(kind, many).slice(start, 7) for start in range(0, len(many), 7)]
     assert sum(map(checksum, parts)) % MODULUS == whole
     distinct = values[:3] if kind == pa.bool_() else values
-    assert len({checksum(rows(kind, [value])) for value in values}) == len(distinct)
-    assert checksum(rows(kind, many[1:])) != whole
-    assert checksum(rows(kind, [*many, many[0]])) != whole
-    assert checksum(rows(kind, [many[1], *many[1:]])) != whole
+    assert len({checksum(build_rows(kind, [value])) for value in values}) == len(distinct)
+    assert checksum(build_rows(kind, many[1:])) != whole
+    assert checksum(build_rows(kind, [*many, many[0]])) != whole
+    assert checksum(build_rows(kind, [many[1], *many[1:]])) != whole
 
 
 def test_columns_are_not_exchanged() -> None:
@@ -69,5 +69,5 @@ def test_texts_that_are_not_utf8_count_by_their_bytes() -> None:
 
 
 def test_no_rows() -> None:
-    assert checksum(rows(pa.string(), [])) == 0
-    assert checksum(rows(pa.list_(pa.int32()), [])) == 0
+    assert checksum(build_rows(pa.string(), [])) == 0
+    assert checksum(build_rows(pa.list_(pa.int32()), [])) == 0

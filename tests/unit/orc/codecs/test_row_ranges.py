@@ -32,7 +32,7 @@ COLUMNS = range(7, 7 + len(scanned.COLUMNS))
 def source() -> Iterator[LocalSource]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bucket_00000"
-        scanned.write(path, ROW_TYPE, scanned.rows(3000), 1, 0, ("i", "s", "d"))
+        scanned.write(path, ROW_TYPE, scanned.make_rows(3000), 1, 0, ("i", "s", "d"))
         with LocalSource(path) as opened:
             yield opened
 
@@ -121,7 +121,7 @@ def test_columns_within_the_row_are_read_alone_in_any_order(
 def seekable_source() -> Iterator[LocalSource]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bucket_00000"
-        scanned.write(path, ROW_TYPE, scanned.rows(1000), 1, 0, ())
+        scanned.write(path, ROW_TYPE, scanned.make_rows(1000), 1, 0, ())
         with LocalSource(path) as opened:
             yield opened
 

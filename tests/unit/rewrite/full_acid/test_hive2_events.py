@@ -62,7 +62,7 @@ def compacted(location: Path, small: int = 1 << 20) -> Path:
     return location / staged.directories[0].name
 
 
-def rows(location: Path) -> list[tuple[object, ...]]:
+def read_rows(location: Path) -> list[tuple[object, ...]]:
     return sorted((*row_id, *row) for row_id, row in read_directory(location, SEEN, TXNS))
 
 
@@ -110,13 +110,13 @@ def test_a_base_holds_the_rows_that_hive_2_shows(
     monkeypatch.setattr(delete_events, "BLOCK", max(2, run // 4))
     monkeypatch.setattr("compactor.rewrite.full_acid.hive2_events.BLOCK", max(2, run // 4))
     history(tmp_path, seed)
-    wanted = rows(tmp_path)
+    wanted = read_rows(tmp_path)
     base = compacted(tmp_path, small=0)
-    assert rows(tmp_path) == wanted  # through the base and what lies above it
+    assert read_rows(tmp_path) == wanted  # through the base and what lies above it
     for child in tmp_path.iterdir():
         if child != base and not child.name.startswith("."):
             shutil.rmtree(child)
-    assert rows(tmp_path) == wanted
+    assert read_rows(tmp_path) == wanted
     for file in base.glob("bucket_*"):
         table = po.ORCFile(str(file)).read()
         assert set(table["operation"].to_pylist()) <= {0}
@@ -139,7 +139,7 @@ def test_a_row_that_its_own_transaction_inserted_and_changed(tmp_path: Path) -> 
     delta(tmp_path, "delta_0000001_0000001_0000", 0, [(0, (1, 0, 0), 1), (0, (1, 0, 1), 1), (0, (1, 0, 2), 1)])
     delta(tmp_path, "delta_0000001_0000001_0001", 0, [(1, (1, 0, 0), 1), (2, (1, 0, 1), 1)])
     compacted(tmp_path)
-    assert [row[:3] for row in rows(tmp_path)] == [(1, 0, 0), (1, 0, 2)]
+    assert [row[:3] for row in read_rows(tmp_path)] == [(1, 0, 0), (1, 0, 2)]
 
 
 def test_two_changes_of_a_row_by_one_transaction_are_refused(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_originals_get_the_numbers_that_hive_2_gives_them(tmp_path: Path) -> Non
         po.write_table(pa.table({"a": pa.array([4, 5, 6], pa.int32())}), str(tmp_path / f"00000{bucket}_0"))
     delta(tmp_path, "delta_0000001_0000001_0000", 1, [(1, (0, 1, 1), 1), (2, (0, 1, 2), 1)])
     compacted(tmp_path)
-    assert rows(tmp_path) == [(0, 0, 0, 4), (0, 0, 1, 5), (0, 0, 2, 6), (0, 1, 0, 4), (0, 1, 1, 1)]
+    assert read_rows(tmp_path) == [(0, 0, 0, 4), (0, 0, 1, 5), (0, 0, 2, 6), (0, 1, 0, 4), (0, 1, 1, 1)]
 
 
 @pytest.mark.parametrize("name", ["000000_0_copy_1", "HIVE_UNION_SUBDIR_1/000000_0"])
@@ -180,6 +180,6 @@ def test_if_every_row_is_deleted_an_empty_hive_2_file_remains(tmp_path: Path) ->
     delta(tmp_path, "delta_0000002_0000002_0000", 0, [(2, (1, 0, 0), 2)])
     base = compacted(tmp_path)
     assert [path.name for path in base.iterdir()] == ["bucket_00000"]
-    assert rows(tmp_path) == []
+    assert read_rows(tmp_path) == []
     with LocalSource(str(base / "bucket_00000")) as source:
         assert "hive.acid.version" not in read_tail(source).user_metadata

@@ -20,7 +20,7 @@ from compactor.rows.inputs import Input
 from compactor.rows.remote_source import LOCAL
 from compactor.settings.output_class import UNKNOWN_TO_ORC_1_5, OutputClass
 from tests.support.folders import staging_of
-from tests.support.insert_only import INPUTS, read_file, rows, write_file
+from tests.support.insert_only import INPUTS, make_rows, read_file, write_file
 
 
 def unit(folder: Path, file_format: FileFormat, names: list[str], number: int = 3) -> Unit:
@@ -44,7 +44,7 @@ def test_rows_of_all_files_in_their_order(tmp_path: Path, file_format: FileForma
     names = ["empty"]
     for start in range(0, 30, 10):
         names.append(f"in{start}")
-        write_file(tmp_path / names[-1], file_format, rows(range(start, start + 10)))
+        write_file(tmp_path / names[-1], file_format, make_rows(range(start, start + 10)))
     given = unit(tmp_path, file_format, names)
     result = rewrite_insert_only(given, LOCAL, str(tmp_path / "rows"))
     (output,) = result.outputs
@@ -63,8 +63,8 @@ def test_rows_of_all_files_in_their_order(tmp_path: Path, file_format: FileForma
 
 
 def test_files_that_may_not_share_one_are_numbered_as_copies(tmp_path: Path) -> None:
-    write_file(tmp_path / "in0", FileFormat.ORC, rows(range(5)))
-    write_file(tmp_path / "in1", FileFormat.ORC, rows(range(5)).rename_columns(["a", "c"]))
+    write_file(tmp_path / "in0", FileFormat.ORC, make_rows(range(5)))
+    write_file(tmp_path / "in1", FileFormat.ORC, make_rows(range(5)).rename_columns(["a", "c"]))
     result = rewrite_insert_only(unit(tmp_path, FileFormat.ORC, ["in0", "in1"]), LOCAL, str(tmp_path / "rows"))
     assert [output.file_name for output in result.outputs] == ["000003_0", "000003_0_copy_1"]
     assert [output.rows for output in result.outputs] == [5, 5]
@@ -73,7 +73,7 @@ def test_files_that_may_not_share_one_are_numbered_as_copies(tmp_path: Path) -> 
 def test_what_orc_1_5_cannot_read_joins_what_it_can(tmp_path: Path) -> None:
     """PROTOCOL 2.8: ZSTD becomes ZLIB where Hive 3.1 reads; elsewhere it is copied."""
     for start, codec in ((0, "zstd"), (10, "zlib"), (20, "zstd")):
-        orc.write_table(rows(range(start, start + 10)), tmp_path / f"in{start}", compression=codec)
+        orc.write_table(make_rows(range(start, start + 10)), tmp_path / f"in{start}", compression=codec)
     kept = replace(unit(tmp_path, FileFormat.ORC, ["in0", "in10", "in20"]), small_stripe_bytes=0)
     assert len(rewrite_insert_only(kept, LOCAL, str(tmp_path / "kept")).outputs) == 2
     for files in (["in0", "in10", "in20"], ["in0"]):
@@ -82,7 +82,7 @@ def test_what_orc_1_5_cannot_read_joins_what_it_can(tmp_path: Path) -> None:
         result = rewrite_insert_only(given, LOCAL, str(tmp_path / f"rows{len(files)}"))
         (output,) = result.outputs
         assert orc.ORCFile(output.path).compression == "ZLIB"
-        assert orc.read_table(output.path) == rows(range(10 * len(files)))
+        assert orc.read_table(output.path) == make_rows(range(10 * len(files)))
         figures, preview = result.figures, preview_figures(given, LOCAL)
         assert (figures.stripes_copied, figures.stripes_encoded) == (preview.stripes_copied, preview.stripes_encoded)
         assert figures.stripes_copied == files.count("in10")
@@ -90,12 +90,12 @@ def test_what_orc_1_5_cannot_read_joins_what_it_can(tmp_path: Path) -> None:
 
 def test_no_rows_of_what_orc_1_5_cannot_read_leave_a_file_that_it_can(tmp_path: Path) -> None:
     """PROTOCOL 2.8: readers open a file without rows, too."""
-    orc.write_table(rows([]), tmp_path / "none", compression="zstd")
+    orc.write_table(make_rows([]), tmp_path / "none", compression="zstd")
     kept = unit(tmp_path, FileFormat.ORC, ["none"])
     for avoids, codec in ((frozenset[str](), "ZSTD"), (UNKNOWN_TO_ORC_1_5, "ZLIB")):
         given = replace(kept, output_class=OutputClass(avoids=avoids))
         (output,) = rewrite_insert_only(given, LOCAL, str(tmp_path / codec)).outputs
-        assert (orc.ORCFile(output.path).compression, orc.read_table(output.path)) == (codec, rows([]))
+        assert (orc.ORCFile(output.path).compression, orc.read_table(output.path)) == (codec, make_rows([]))
         assert (output.rows, output.length) == (0, Path(output.path).stat().st_size)
 
 
@@ -103,7 +103,7 @@ def test_no_rows_of_what_orc_1_5_cannot_read_leave_a_file_that_it_can(tmp_path: 
 def test_no_rows_leave_one_file(tmp_path: Path, file_format: FileFormat) -> None:
     """PROTOCOL 1.4: no directory becomes empty of files."""
     (tmp_path / "empty").touch()
-    write_file(tmp_path / "none", file_format, rows([]))
+    write_file(tmp_path / "none", file_format, make_rows([]))
     for names in (["empty"], ["empty", "none"]):
         result = rewrite_insert_only(unit(tmp_path, file_format, names), LOCAL, str(tmp_path / f"rows{len(names)}"))
         (output,) = result.outputs
@@ -113,7 +113,7 @@ def test_no_rows_leave_one_file(tmp_path: Path, file_format: FileFormat) -> None
 
 @pytest.mark.parametrize("file_format", [FileFormat.ORC, FileFormat.PARQUET], ids=lambda one: one.name)
 def test_a_file_of_another_format_is_named(tmp_path: Path, file_format: FileFormat) -> None:
-    write_file(tmp_path / "lines", FileFormat.TEXT, rows(range(50)))
+    write_file(tmp_path / "lines", FileFormat.TEXT, make_rows(range(50)))
     with pytest.raises(BadFile, match="lines"):
         rewrite_insert_only(unit(tmp_path, file_format, ["lines"]), LOCAL, str(tmp_path / "rows"))
 

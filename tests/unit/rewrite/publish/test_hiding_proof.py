@@ -21,7 +21,7 @@ ROW = "struct<a:int>"
 T = TxnId(7)
 
 
-def rows(location: Path, write_id: int, count: int, statement_id: int = 0) -> str:
+def write_delta(location: Path, write_id: int, count: int, statement_id: int = 0) -> str:
     """Writes a delta of ``count`` rows; returns its name."""
     table = pa.table({"a": pa.array(range(count), pa.int32())})
     write_rows(str(location), ROW, table, write_id=WriteId(write_id), statement_id=statement_id)
@@ -73,7 +73,7 @@ def refuses(location: Path, *outputs: NamedOutput, base: int | None = None, unco
 
 def test_the_only_copy_is_never_hidden(tmp_path: Path) -> None:
     """The accident: committed, cleaned, and then the metastore was restored from before its claim."""
-    delta = rows(tmp_path, 1, 5)
+    delta = write_delta(tmp_path, 1, 5)
     output = copied(tmp_path, delta, "base_0000001_v0000007")
     shutil.rmtree(tmp_path / delta)
     said = refuses(tmp_path, output)
@@ -105,7 +105,7 @@ def test_inputs_that_are_there_as_the_manifest_lists_them_are_proof(tmp_path: Pa
     ],
 )
 def test_a_manifest_of_something_else_is_none(tmp_path: Path, content: str) -> None:
-    output = copied(tmp_path, rows(tmp_path, 1, 5), "base_0000001_v0000007")
+    output = copied(tmp_path, write_delta(tmp_path, 1, 5), "base_0000001_v0000007")
     shutil.rmtree(tmp_path / "delta_0000001_0000001_0000")
     (tmp_path / ".compactor_v7").mkdir()
     (tmp_path / ".compactor_v7" / "manifest.json").write_text(content)
@@ -113,7 +113,7 @@ def test_a_manifest_of_something_else_is_none(tmp_path: Path, content: str) -> N
 
 
 def test_another_outputs_manifest_is_no_proof(tmp_path: Path) -> None:
-    delta = tmp_path / rows(tmp_path, 1, 5)
+    delta = tmp_path / write_delta(tmp_path, 1, 5)
     first = copied(tmp_path, delta.name, "base_0000001_v0000007")
     manifest(tmp_path, NamedOutput(name="delta_0000001_0000002_v0000007", txn=T), delta / "bucket_00000")
     (delta / "bucket_00000").rename(tmp_path / "_kept")
@@ -122,20 +122,20 @@ def test_another_outputs_manifest_is_no_proof(tmp_path: Path) -> None:
 
 def test_as_many_rows_elsewhere_are_proof(tmp_path: Path) -> None:
     """Without a manifest, as for what Hive's worker made."""
-    delta = rows(tmp_path, 1, 5)
+    delta = write_delta(tmp_path, 1, 5)
     output = copied(tmp_path, delta, "base_0000001_v0000007")
     judge(tmp_path, output)
     shutil.rmtree(tmp_path / delta)
-    rows(tmp_path, 1, 4)
+    write_delta(tmp_path, 1, 4)
     refuses(tmp_path, output)
 
 
 def test_statements_of_one_transaction_are_added_up_and_compactions_are_not(tmp_path: Path) -> None:
     """Two compactions may both hold the same half of the rows."""
-    whole = rows(tmp_path, 1, 5)
+    whole = write_delta(tmp_path, 1, 5)
     output = copied(tmp_path, whole, "base_0000001_v0000007")
     shutil.rmtree(tmp_path / whole)
-    statements = [rows(tmp_path, 1, 3), rows(tmp_path, 1, 2, statement_id=1)]
+    statements = [write_delta(tmp_path, 1, 3), write_delta(tmp_path, 1, 2, statement_id=1)]
     judge(tmp_path, output)
     for number, name in enumerate(statements, start=5):
         (tmp_path / name).rename(tmp_path / f"delta_0000001_0000001_v000000{number}")
@@ -143,15 +143,15 @@ def test_statements_of_one_transaction_are_added_up_and_compactions_are_not(tmp_
 
 
 def test_rows_of_another_write_id_are_others(tmp_path: Path) -> None:
-    output = copied(tmp_path, rows(tmp_path, 1, 5), "base_0000001_v0000007")
+    output = copied(tmp_path, write_delta(tmp_path, 1, 5), "base_0000001_v0000007")
     shutil.rmtree(tmp_path / "delta_0000001_0000001_0000")
-    rows(tmp_path, 2, 5)
+    write_delta(tmp_path, 2, 5)
     refuses(tmp_path, output)
 
 
 def test_delete_events_count_as_rows_do(tmp_path: Path) -> None:
     """Hidden for good, they would bring deleted rows back."""
-    rows(tmp_path, 1, 5)
+    write_delta(tmp_path, 1, 5)
     events = deletes(tmp_path, 2, 1, 3)
     output = copied(tmp_path, events, "delete_delta_0000001_0000002_v0000007")
     judge(tmp_path, output)
@@ -161,10 +161,10 @@ def test_delete_events_count_as_rows_do(tmp_path: Path) -> None:
 
 def test_rows_that_were_deleted_must_be_deleted_elsewhere_too(tmp_path: Path) -> None:
     """A cleaner that died removes delete deltas before deltas: with the base hidden, deleted rows would come back."""
-    rows(tmp_path, 1, 3)
+    write_delta(tmp_path, 1, 3)
     output = NamedOutput(name="base_0000002_v0000007", txn=T)
     (tmp_path / "delta_0000001_0000001_0000").rename(tmp_path / output.name)
-    rows(tmp_path, 1, 5)
+    write_delta(tmp_path, 1, 5)
     refuses(tmp_path, output)
     deletes(tmp_path, 2, 1, 1)
     refuses(tmp_path, output)
@@ -180,7 +180,7 @@ def test_a_directory_without_files_holds_no_row(tmp_path: Path) -> None:
 
 def test_what_goes_with_it_proves_nothing(tmp_path: Path) -> None:
     """Two aborted outputs over one range: each is the proof of the other, and both would go."""
-    delta = rows(tmp_path, 1, 5)
+    delta = write_delta(tmp_path, 1, 5)
     first = copied(tmp_path, delta, "base_0000001_v0000007")
     second = copied(tmp_path, delta, "delta_0000001_0000001_v0000008")
     shutil.rmtree(tmp_path / delta)
@@ -191,7 +191,7 @@ def test_what_goes_with_it_proves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("base", "enough"), [(1, False), (2, True), (3, True)])
 def test_a_committed_base_over_its_range_is_proof(tmp_path: Path, base: int, enough: bool) -> None:
     """A later compaction holds its rows, or INSERT OVERWRITE replaced them."""
-    delta = rows(tmp_path, 2, 5)
+    delta = write_delta(tmp_path, 2, 5)
     output = copied(tmp_path, delta, "delta_0000001_0000002_v0000007")
     shutil.rmtree(tmp_path / delta)
     if enough:
@@ -201,17 +201,17 @@ def test_a_committed_base_over_its_range_is_proof(tmp_path: Path, base: int, eno
 
 
 def test_a_rebalance_stays_once_others_may_have_deleted_by_its_row_ids(tmp_path: Path) -> None:
-    delta = tmp_path / rows(tmp_path, 1, 5)
+    delta = tmp_path / write_delta(tmp_path, 1, 5)
     output = NamedOutput(name=copied(tmp_path, delta.name, "base_0000002_v0000007").name, txn=T)
     manifest(tmp_path, output, delta / "bucket_00000")
     judge(tmp_path, output, rebalances=True)
-    later = rows(tmp_path, 3, 1)
+    later = write_delta(tmp_path, 3, 1)
     with pytest.raises(Disagreement, match=f"{later} may delete rows by the ROW__IDs that it gave"):
         judge(tmp_path, output, rebalances=True)
 
 
 def test_a_file_that_cannot_be_read_proves_nothing(tmp_path: Path) -> None:
-    delta = tmp_path / rows(tmp_path, 1, 5)
+    delta = tmp_path / write_delta(tmp_path, 1, 5)
     output = copied(tmp_path, delta.name, "base_0000001_v0000007")
     (delta / "bucket_00000").write_bytes(b"ORC")
     refuses(tmp_path, output)

@@ -26,9 +26,9 @@ SCHEMA = pa.schema(
     }
 )
 ROWS = [
-    *scanned.rows(300),
-    *({**row, "s": "ä\nkey", "c": "ab  "} for row in scanned.rows(3000)[1500:1520]),
-    *({**row, "s": r"\ab", "c": "a\\b "} for row in scanned.rows(3000)[1520:1530]),
+    *scanned.make_rows(300),
+    *({**row, "s": "ä\nkey", "c": "ab  "} for row in scanned.make_rows(3000)[1500:1520]),
+    *({**row, "s": r"\ab", "c": "a\\b "} for row in scanned.make_rows(3000)[1520:1530]),
 ]
 BATCH = pa.RecordBatch.from_pylist(ROWS, SCHEMA)
 

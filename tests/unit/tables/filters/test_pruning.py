@@ -25,7 +25,7 @@ from tests.support.acid_files import TYPES
 from tests.support.filters import Filter, filters
 from tests.unit.tables.filters.test_evaluation import SCHEMA
 
-ROWS = scanned.rows(3000)
+ROWS = scanned.make_rows(3000)
 ROW_TYPE = f"struct<{','.join(f'{name}:{kind}' for name, kind in scanned.COLUMNS.items())}>"
 JAVA = empty_tail(TYPES)
 KINDS = {
@@ -37,7 +37,7 @@ KINDS = {
     "date": (ValueKind.DATE, pa.date32()),
     "timestamp": (ValueKind.TIMESTAMP, pa.timestamp("ns")),
 }
-LOOKUP_ROWS = scanned.rows(1000)
+LOOKUP_ROWS = scanned.make_rows(1000)
 
 
 @pytest.fixture(scope="module")

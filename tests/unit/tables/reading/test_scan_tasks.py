@@ -53,7 +53,7 @@ def planned(site: Site, earlier: ValidWriteIdList, end: ValidWriteIdList) -> Sca
         return keep_later_rows(plan_scan(txn, named_table(site, "db.t"), ScanRequest()), earlier, end)
 
 
-def rows(site: Site, earlier: ValidWriteIdList, end: ValidWriteIdList | None = None) -> list[int]:
+def read_later_rows(site: Site, earlier: ValidWriteIdList, end: ValidWriteIdList | None = None) -> list[int]:
     plan = planned(site, earlier, end or now(site))
     return sorted(
         row["i"] for task in plan.tasks for rows in read_task(plan, task, site.storage) for row in rows.to_pylist()
@@ -62,16 +62,16 @@ def rows(site: Site, earlier: ValidWriteIdList, end: ValidWriteIdList | None = N
 
 def test_what_was_appended_and_changed_since(site: Site, table: Table) -> None:
     first = now(site)
-    assert rows(site, NOTHING) == [1, 2]
-    assert rows(site, first) == []
+    assert read_later_rows(site, NOTHING) == [1, 2]
+    assert read_later_rows(site, first) == []
     table.append(pa.table({"i": [3, 4]}))
     second = now(site)
     table.update({"i": "10"}, where="i in (1, 3)")
     table.delete("i = 4")
-    assert rows(site, first, second) == [3, 4]  # as they were then
-    assert rows(site, first) == [10, 10]
-    assert rows(site, second) == [10, 10]
-    assert rows(site, NOTHING) == [2, 10, 10]
+    assert read_later_rows(site, first, second) == [3, 4]  # as they were then
+    assert read_later_rows(site, first) == [10, 10]
+    assert read_later_rows(site, second) == [10, 10]
+    assert read_later_rows(site, NOTHING) == [2, 10, 10]
 
 
 @pytest.mark.parametrize("kind", ["minor", "major", "rebalance"])
@@ -82,8 +82,12 @@ def test_a_compaction_brings_nothing_and_takes_nothing(site: Site, table: Table,
     table.append(pa.table({"i": [4]}))
     compact(site, kind, table="db.t")
     clean_all(site)
-    assert (rows(site, first, second), rows(site, second), rows(site, first)) == ([3], [4], [3, 4])
-    assert rows(site, now(site)) == []
+    assert (read_later_rows(site, first, second), read_later_rows(site, second), read_later_rows(site, first)) == (
+        [3],
+        [4],
+        [3, 4],
+    )
+    assert read_later_rows(site, now(site)) == []
 
 
 def test_files_without_anything_later_are_not_read(site: Site, table: Table) -> None:
@@ -120,7 +124,7 @@ def test_a_write_that_was_open_is_later(site: Site, table: Table) -> None:
         table.append(pa.table({"i": [6]}))
         first = now(site)
     assert first.open
-    assert rows(site, first) == [5]
+    assert read_later_rows(site, first) == [5]
 
 
 def task(*lengths: int, raw: bool = False, flushed: bool = False) -> ScanTask:

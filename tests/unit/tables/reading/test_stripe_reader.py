@@ -21,8 +21,8 @@ from tests.support import scanned
 from tests.support.filters import Filter, filters
 from tests.support.tables import with_settings
 
-ROWS = scanned.rows(2500)
-OLDER = [dict(row) for row in scanned.rows(400)]
+ROWS = scanned.make_rows(2500)
+OLDER = [dict(row) for row in scanned.make_rows(400)]
 NANOS, MICROS = pa.timestamp("ns"), pa.timestamp("us")
 PAIRS = [{"seconds": -1, "nanos": 500_000_000}, None, {"seconds": 10, "nanos": 123_456_789}]
 

@@ -56,7 +56,7 @@ def store(deployment: Site, warehouse: Path) -> Store:
     return Store(site)
 
 
-def rows(v: int, s: str | None = "x") -> pa.Table:
+def make_rows(v: int, s: str | None = "x") -> pa.Table:
     return pa.table({"v": pa.array([v], pa.int32()), "day": pa.array([DAY]), "s": pa.array([s], pa.string())})
 
 
@@ -73,11 +73,11 @@ def test_rows_make_their_partitions_with_the_commit(store: Store, warehouse: Pat
     table = store.load_table("default.p")
     with store.transaction() as txn:
         own = txn.load_table("default.p")
-        own.append(rows(1, "a b=c/d%"))
-        own.append(rows(2, None))
+        own.append(make_rows(1, "a b=c/d%"))
+        own.append(make_rows(2, None))
         assert own.scan().count() == 2, "a transaction reads what it has staged"
         assert own.delete("v = 2") == 1
-        own.append(rows(3, "a b=c/d%"))
+        own.append(make_rows(3, "a b=c/d%"))
         assert table.partitions == ()
         assert values(store) == []
     assert table.partitions == ("day=2026-11-01/s=__HIVE_DEFAULT_PARTITION__", "day=2026-11-01/s=a b%3Dc%2Fd%25")
@@ -92,10 +92,10 @@ def test_rows_make_their_partitions_with_the_commit(store: Store, warehouse: Pat
 
 def test_a_component_for_each_partition_takes_the_place_of_the_tables_in_the_commit(store: Store) -> None:
     with store.transaction() as txn:
-        txn.load_table("default.p").append(rows(1))
+        txn.load_table("default.p").append(make_rows(1))
         assert [row["TC_PARTITION"] for row in added_partitions_select(store, t.TXN_COMPONENTS)] == [None]
         assert [row["HL_PARTITION"] for row in added_partitions_select(store, t.HIVE_LOCKS)] == [None]
-    store.load_table("default.p").append(pa.concat_tables([rows(2), rows(3, "y")]))
+    store.load_table("default.p").append(pa.concat_tables([make_rows(2), make_rows(3, "y")]))
     completed = [
         (row["CTC_WRITEID"], row["CTC_PARTITION"]) for row in added_partitions_select(store, t.COMPLETED_TXN_COMPONENTS)
     ]
@@ -137,7 +137,7 @@ def test_what_a_transaction_that_aborts_would_have_added_is_not_there(store: Sto
 
 def _fail(store: Store) -> None:
     with store.transaction() as txn:
-        txn.load_table("default.p").append(rows(1))
+        txn.load_table("default.p").append(make_rows(1))
         raise RuntimeError
 
 
@@ -158,8 +158,8 @@ def test_what_the_dead_staged_for_a_partition_that_was_never_added_is_swept(stor
 
 def test_a_partition_that_another_writer_adds_meanwhile_is_written_into(store: Store) -> None:
     with store.transaction() as txn:
-        txn.load_table("default.p").append(rows(1))
-        store.load_table("default.p").append(rows(2))
+        txn.load_table("default.p").append(make_rows(1))
+        store.load_table("default.p").append(make_rows(2))
     assert values(store) == [1, 2]
     assert len(added_partitions_select(store, t.PARTITIONS)) == 1
 
@@ -173,7 +173,7 @@ def test_one_that_is_added_elsewhere_meanwhile_is_refused_and_nothing_is_written
 
 def _meet(store: Store, elsewhere: Path) -> None:
     with store.transaction() as txn:
-        txn.load_table("default.p").append(rows(1))
+        txn.load_table("default.p").append(make_rows(1))
         elsewhere.mkdir()
         table = store.site.metastore.catalog.table("default", "p")
         store.site.metastore.embedded_catalog.add_partition(table, ["2026-11-01", "x"], str(elsewhere))
@@ -185,7 +185,7 @@ def test_a_directory_that_holds_rows_of_nobody_is_no_new_partition(store: Store,
     lost.mkdir(parents=True)
     (lost / "000000_0").write_bytes(b"rows")
     with pytest.raises(StorageError, match="holds rows, but is not a partition"):
-        store.load_table("default.p").append(rows(1))
+        store.load_table("default.p").append(make_rows(1))
     assert added_partitions_select(store, t.PARTITIONS) == []
 
 
@@ -193,10 +193,10 @@ def test_a_transaction_goes_on_after_a_statement_that_failed(store: Store) -> No
     """PROTOCOL 14.12: neither the partition that it would have added nor a write into it is left for the commit."""
     with store.transaction() as txn:
         table = txn.load_table("default.p")
-        table.overwrite(rows(1))
+        table.overwrite(make_rows(1))
         with pytest.raises(NotSupported, match="has overwritten it"):
-            table.append(pa.concat_tables([rows(2), rows(3, "new")]))
-        table.append(rows(4, "other"))
+            table.append(pa.concat_tables([make_rows(2), make_rows(3, "new")]))
+        table.append(make_rows(4, "other"))
     assert values(store) == [1, 4]
     assert sorted(part["PART_NAME"] for part in added_partitions_select(store, t.PARTITIONS)) == [
         f"day={DAY}/s=other",
@@ -207,26 +207,26 @@ def test_a_transaction_goes_on_after_a_statement_that_failed(store: Store) -> No
 def test_names_that_a_metastore_of_hive_would_not_take_are_refused(store: Store) -> None:
     table = store.load_table("default.p")
     with pytest.raises(Refused, match="has a NUL character"):
-        table.append(rows(1, "a\0b"))
+        table.append(make_rows(1, "a\0b"))
     with pytest.raises(Refused, match="its longest value 257"):
-        table.append(rows(1, "x" * 257))
+        table.append(make_rows(1, "x" * 257))
     with pytest.raises(Refused, match="needs a directory with a name of 256 bytes; file systems have 255 at most"):
-        table.append(rows(1, "ä" * 127))
-    several = pa.concat_tables([rows(1), rows(2, "y")])
+        table.append(make_rows(1, "ä" * 127))
+    several = pa.concat_tables([make_rows(1), make_rows(2, "y")])
     few = Store(with_settings(store.site, hive_exec_max_dynamic_partitions="1")).load_table("default.p")
     with pytest.raises(Refused, match=r"2 partitions, but hive\.exec\.max\.dynamic\.partitions is 1"):
         few.append(several)
     strict = with_settings(store.site, hive_metastore_partition_name_whitelist_pattern="[-0-9x]*")
-    assert Store(strict).load_table("default.p").append(rows(1)) == 1
+    assert Store(strict).load_table("default.p").append(make_rows(1)) == 1
     with pytest.raises(Refused, match=r"whitelist\.pattern"):
-        Store(strict).load_table("default.p").append(rows(1, "y"))
+        Store(strict).load_table("default.p").append(make_rows(1, "y"))
     assert values(store) == [1]
 
 
 def test_where_the_mode_is_observe_nothing_is_written(store: Store) -> None:
     watched = Store(with_settings(store.site, compactor_mode="observe"))
     with pytest.raises(Refused, match=r"default\.p: compactor\.mode is observe"):
-        watched.load_table("default.p").append(rows(1))
+        watched.load_table("default.p").append(make_rows(1))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_rows_of_one_value_are_not_divided_between_two_spellings_of_it(
 
 def test_new_partitions_are_compacted(store: Store) -> None:
     for v in range(3):
-        store.load_table("default.p").append(rows(v))
+        store.load_table("default.p").append(make_rows(v))
     store.load_table("default.p").delete("v = 1")
     request_compaction(store.site, table="default.p", partition="day=2026-11-01/s=x", type="major")
     (outcome,) = run_entries(store.site, list_claimable_ids(store.site), InProcessRunner(), Options()).outcomes

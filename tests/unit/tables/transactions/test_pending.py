@@ -32,11 +32,11 @@ OTHER = Entity(database="default", table="u", partition=None)
 def store(deployment: Site, warehouse: Path) -> Store:
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_lock_wait="100ms")
     make_table(site, warehouse)
-    Store(site).load_table("default.t").append(rows(1, 2, 3))
+    Store(site).load_table("default.t").append(make_rows(1, 2, 3))
     return Store(site)
 
 
-def rows(*values: int, **more: list[str]) -> pa.Table:
+def make_rows(*values: int, **more: list[str]) -> pa.Table:
     return pa.table({"a": pa.array(values, pa.int32()), "b": ["x"] * len(values), **more})
 
 
@@ -48,12 +48,12 @@ def test_nothing_is_added_to_what_the_transaction_has_overwritten(store: Store) 
     """Readers skip every delta up to the write ID of a base: rows that come after it in its transaction would be lost."""
     with store.transaction() as txn:
         table = txn.load_table("default.t")
-        table.overwrite(rows(7, 8))
+        table.overwrite(make_rows(7, 8))
         for statement in (
-            lambda: table.append(rows(9)),
+            lambda: table.append(make_rows(9)),
             lambda: table.delete("a = 7"),
             lambda: table.update({"b": "'y'"}, "a = 7"),
-            lambda: table.upsert(rows(7), ["a"]),
+            lambda: table.upsert(make_rows(7), ["a"]),
         ):
             with pytest.raises(NotSupported, match="has overwritten it"):
                 statement()
@@ -64,10 +64,10 @@ def test_nothing_is_added_to_what_the_transaction_has_overwritten(store: Store) 
 def test_an_overwrite_replaces_what_its_transaction_wrote_before(store: Store, warehouse: Path) -> None:
     with store.transaction() as txn:
         table = txn.load_table("default.t")
-        table.append(rows(4))
+        table.append(make_rows(4))
         table.delete("a = 1")
-        table.overwrite(rows(7))
-        table.overwrite(rows(8, 9))
+        table.overwrite(make_rows(7))
+        table.overwrite(make_rows(8, 9))
         assert values(table) == [8, 9]
     assert values(store.load_table("default.t")) == [8, 9]
     assert sorted(path.name for path in (warehouse / "t").iterdir()) == ["base_0000002", "delta_0000001_0000001_0000"]
@@ -87,7 +87,7 @@ def test_a_statement_that_fails_leaves_nothing_that_a_commit_would_name(store: S
     """An UPDATE whose rows were deleted and whose new rows were refused: the program went on, and lost them."""
     sorted_table(store, warehouse)
     with store.transaction() as txn:
-        txn.load_table("default.t").append(rows(4))
+        txn.load_table("default.t").append(make_rows(4))
         table = txn.load_table("default.s")
         with pytest.raises(NotSupported, match="is sorted"):
             table.update({"b": "'y'"}, "a = 1")
@@ -102,9 +102,9 @@ def test_a_failed_statement_over_partitions_stands_for_none_of_them(store: Store
         add_partition(store.site, made, day)
     with store.transaction() as txn:
         table = txn.load_table("default.p")
-        table.overwrite(rows(1, p=["y"]))
+        table.overwrite(make_rows(1, p=["y"]))
         with pytest.raises(NotSupported, match="has overwritten it"):
-            table.append(rows(2, 3, p=["x", "y"]))
+            table.append(make_rows(2, 3, p=["x", "y"]))
         with store.site.metastore.database.read() as conn:
             recorded = conn.execute(select(TXN_COMPONENTS.c.TC_PARTITION).distinct()).scalars().all()
         assert set(recorded) <= {"p=x", "p=y"}, "the provisional component of the whole table is gone"
@@ -115,7 +115,7 @@ def _reads_and_overwrites(store: Store) -> None:
     with store.transaction() as txn:
         table = txn.load_table("default.t")
         read = table.scan().to_arrow()
-        store.load_table("default.t").append(rows(4))
+        store.load_table("default.t").append(make_rows(4))
         table.overwrite(read)
 
 
@@ -130,9 +130,9 @@ def _looks_and_upserts(store: Store) -> None:
     first = earlier.__enter__()
     with store.transaction() as later:
         later.load_table("default.t").scan().count()
-        first.load_table("default.t").append(rows(9))
+        first.load_table("default.t").append(make_rows(9))
         earlier.__exit__(None, None, None)
-        later.load_table("default.t").upsert(rows(9), ["a"])
+        later.load_table("default.t").upsert(make_rows(9), ["a"])
 
 
 def test_an_upsert_sees_rows_of_a_transaction_that_is_older_than_its_own(store: Store) -> None:
@@ -145,15 +145,15 @@ def test_an_upsert_sees_rows_of_a_transaction_that_is_older_than_its_own(store: 
 def test_the_snapshot_is_that_of_the_first_statement_also_of_one_that_only_writes(store: Store) -> None:
     with store.transaction() as txn:
         table = txn.load_table("default.t")
-        table.append(rows(4))
-        store.load_table("default.t").append(rows(5))
+        table.append(make_rows(4))
+        store.load_table("default.t").append(make_rows(5))
         assert values(table) == [1, 2, 3, 4]
     assert values(store.load_table("default.t")) == [1, 2, 3, 4, 5]
 
 
 def _loses_its_locks(store: Store) -> None:
     with store.transaction() as txn:
-        txn.load_table("default.t").upsert(rows(9), ["a"])
+        txn.load_table("default.t").upsert(make_rows(9), ["a"])
         with store.site.metastore.database.write() as conn:
             conn.execute(delete(HIVE_LOCKS))
 

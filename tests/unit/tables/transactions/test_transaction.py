@@ -41,7 +41,7 @@ def site(deployment: Site, warehouse: Path) -> Site:
     return deployment
 
 
-def rows(site: Site, table) -> list[tuple[object, ...]]:  # type: ignore[no-untyped-def]
+def select_rows(site: Site, table) -> list[tuple[object, ...]]:  # type: ignore[no-untyped-def]
     with site.metastore.database.read() as conn:
         return [tuple(row) for row in conn.execute(select(table))]
 
@@ -72,9 +72,9 @@ def test_the_component_is_there_before_any_file_can_be(site: Site) -> None:
     """PROTOCOL 8: our statements write a component before a directory is made."""
     with transaction(site, "ann") as txn:
         statement = txn.begin_statement(T, WriteOperation.INSERT)
-        assert rows(site, TXN_COMPONENTS) == [(txn.id, "default", "t", None, "i", statement.write_id)]
+        assert select_rows(site, TXN_COMPONENTS) == [(txn.id, "default", "t", None, "i", statement.write_id)]
         assert list(Path(statement.location).iterdir()) == []
-    assert rows(site, TXN_COMPONENTS) == []
+    assert select_rows(site, TXN_COMPONENTS) == []
 
 
 def test_statements_count_within_a_table_and_share_its_write_id(site: Site) -> None:
@@ -91,8 +91,8 @@ def test_the_end_of_the_block_commits(site: Site) -> None:
         txn.begin_statement(T, WriteOperation.DELETE)
         assert site.metastore.transactions.state(txn.id) == "o"
     assert site.metastore.transactions.state(txn.id) == "c"
-    assert [row[:4] for row in rows(site, COMPLETED_TXN_COMPONENTS)] == [(txn.id, "default", "t", None)]
-    assert rows(site, HIVE_LOCKS) == []
+    assert [row[:4] for row in select_rows(site, COMPLETED_TXN_COMPONENTS)] == [(txn.id, "default", "t", None)]
+    assert select_rows(site, HIVE_LOCKS) == []
 
 
 def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
@@ -108,8 +108,8 @@ def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
     with pytest.raises(ZeroDivisionError):
         write_and_fail()
     assert site.metastore.transactions.state(ids[0]) == "a"
-    assert len(rows(site, TXN_COMPONENTS)) == 1
-    assert rows(site, HIVE_LOCKS) == []
+    assert len(select_rows(site, TXN_COMPONENTS)) == 1
+    assert select_rows(site, HIVE_LOCKS) == []
 
 
 def test_who_was_aborted_hears_that_and_not_which_file_is_gone(site: Site) -> None:
@@ -199,8 +199,8 @@ def test_a_blocking_lock_is_named_after_the_wait(site: Site) -> None:
     )
     with pytest.raises(LockNotGranted, match=f"transaction {holder}, bob@h"), transaction(quick) as txn:
         txn.begin_statement(T, WriteOperation.INSERT)
-    assert len(rows(site, HIVE_LOCKS)) == 1
-    assert rows(site, TXN_COMPONENTS) == []
+    assert len(select_rows(site, HIVE_LOCKS)) == 1
+    assert select_rows(site, TXN_COMPONENTS) == []
 
 
 def test_a_lock_that_becomes_free_is_taken(site: Site) -> None:
@@ -259,14 +259,14 @@ def test_a_statement_of_a_lost_transaction_says_so(site: Site) -> None:
 
     with pytest.raises(TransactionAborted, match=r"is lost: it is aborted; begin again"):
         go_on()
-    assert rows(site, TXN_COMPONENTS) == []
+    assert select_rows(site, TXN_COMPONENTS) == []
 
 
 def test_a_table_that_is_not_transactional_is_refused(site: Site, warehouse: Path) -> None:
     site.metastore.embedded_catalog.create_table(NewTable("default", "plain", str(warehouse / "plain"), []))
     with pytest.raises(Refused, match="not transactional"), transaction(site) as txn:
         txn.begin_statement(Entity(database="default", table="plain"), WriteOperation.INSERT)
-    assert rows(site, TXN_COMPONENTS) == []
+    assert select_rows(site, TXN_COMPONENTS) == []
 
 
 @pytest.mark.parametrize("name", ["delta_0000001_0000001_0000", "base_0000001", "base_0000002_v0000009"])
@@ -278,4 +278,4 @@ def test_a_write_id_whose_directory_exists_is_never_written_to(site: Site, name:
     with pytest.raises(Disagreement, match=rf"{name}: write ID [12] was never allocated"), transaction(site) as txn:
         txn.begin_statement(T, WriteOperation.INSERT)
     assert (location / name / "bucket_00000").read_bytes() == b"theirs"
-    assert not rows(site, TXN_COMPONENTS)
+    assert not select_rows(site, TXN_COMPONENTS)

@@ -32,7 +32,7 @@ def stage() -> Iterator[Interleaving]:
         yield opened
 
 
-def rows(store: Store, name: str = "t") -> list[tuple[int, int]]:
+def scan_rows(store: Store, name: str = "t") -> list[tuple[int, int]]:
     return sorted((row["a"], row["b"]) for row in store.load_table(f"default.{name}").scan().to_arrow().to_pylist())
 
 
@@ -52,7 +52,7 @@ def test_a_write_that_waited_reads_what_was_committed_meanwhile(
     writing.run_to(TransactionStep.LOCK_AWAITED)
     assert updating.end() == 1
     writing.end()
-    assert rows(store) == [(1, 11), (2, 20)]
+    assert scan_rows(store) == [(1, 11), (2, 20)]
 
 
 def test_create_table_as_reads_one_snapshot_under_its_lock(store: Store, stage: Interleaving) -> None:
@@ -60,7 +60,7 @@ def test_create_table_as_reads_one_snapshot_under_its_lock(store: Store, stage: 
     creating.run_to(TransactionStep.SNAPSHOT_TAKEN)
     assert store.load_table("default.t").update({"b": "11"}, "a = 1") == 1
     creating.end()
-    assert rows(store, "u") == [(1, 10), (2, 20)]
+    assert scan_rows(store, "u") == [(1, 10), (2, 20)]
 
 
 def test_an_append_of_itself_reads_its_own_snapshot_and_no_row_of_its_own(store: Store) -> None:
@@ -76,7 +76,7 @@ def test_a_transaction_that_has_read_what_it_overwrites_is_refused_what_it_does_
         store.load_table("default.t").append(pa.table({"a": [3], "b": [30]}))
         with pytest.raises(WriteConflict):
             table.overwrite(table.scan("a = 1"))
-    assert rows(store) == [(1, 10), (2, 20), (3, 30)]
+    assert scan_rows(store) == [(1, 10), (2, 20), (3, 30)]
 
 
 def test_a_scan_of_another_transaction_is_refused(store: Store) -> None:
@@ -110,4 +110,4 @@ def test_a_write_of_a_scan_does_not_wait_for_who_waits_for_it(
     renaming.run_to(TransactionStep.LOCK_AWAITED)
     assert writing.end() == 1
     renaming.end()
-    assert (2, 20) in rows(store, "q")
+    assert (2, 20) in scan_rows(store, "q")
