@@ -42,7 +42,7 @@ def _make_alias(asset: Asset) -> AssetAlias:
 
 
 def _refuse_unknown_words(known: Collection[str] = ()) -> None:
-    """Fails the task if the conf of its run has a word that the DAG does not know, before anything is done.
+    """Fails the task before anything is done if the conf of its run has a word that the DAG does not know.
 
     Raises:
         AirflowFailException: it has; the message names the words.

@@ -109,7 +109,9 @@ class FormValues:
 
 
 def must_know_words(dag_id: str, conf: Mapping[str, Any] | None, known: Collection[str]) -> None:
-    """Checks that the conf of a run has only words that its DAG knows: a run without one of them would do something else.
+    """Checks that the conf of a run has only words that its DAG knows.
+
+    A run without one of them would do something else.
 
     Raises:
         BadSetting: it has others.

@@ -187,7 +187,9 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         return make_lineage(self.metastore, self.compactions)
 
     def _launch(self, context: Any, *, is_renewed: bool = False) -> None:
-        """Starts the driver, or finds the application that an earlier try has started. Waits if it holds the slot.
+        """Starts the driver, or finds the application that an earlier try has started.
+
+        Waits if it holds the slot.
 
         Whatever fails before there is a driver gives the batch back at once.
 
@@ -332,7 +334,9 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             raise self._give_back(f"{attached.name} ended with {attached.exit_code}\n" + "\n".join(output))
 
     def on_kill(self) -> None:
-        """Ends the driver for which the task waits in its slot if a person ended or cleared the task, or at its time-out.
+        """Ends the driver for which the task waits in its slot.
+
+        A person ended or cleared the task, or it has reached its time-out.
 
         Otherwise only this process ends, as when it has lost Airflow's API server: the next try finds the driver. If a
         person ended the task, its requests are aborted as well.
@@ -415,7 +419,10 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
 
 class _AttachedDriver:
-    """A driver for which a task waits in its slot. It has a session of its own, so it outlives the task's process."""
+    """A driver for which a task waits in its slot.
+
+    It has a session of its own, so it outlives the task's process.
+    """
 
     def __init__(self, ti: Any, name: str, log: Path, begins_at: int) -> None:
         self.ti = ti

@@ -25,7 +25,7 @@ from compactor.airflow.options import OPTIONS
 from compactor.answers.alarms import Alarm, raised_alarms
 from compactor.answers.preview import Preview, preview
 from compactor.answers.readings import Readings, take_readings
-from compactor.answers.table_commits import SeenTable, commits_since
+from compactor.answers.table_commits import TableVersion, commits_since
 from compactor.base.errors import BadSetting, CompactorError, LaunchFailed, NotFound, Refused
 from compactor.base.redaction import redact_plain
 from compactor.batches import control
@@ -300,7 +300,9 @@ def request_once(
 def list_due(
     metastore: str, *, table: str | None, partition: str | None, database: str | None
 ) -> list[dict[str, object]]:
-    """Lists the due compactions of a table, or else of a database: the most urgent ones, as many as Airflow can map.
+    """Lists the due compactions of a table, or else of a database.
+
+    They are the most urgent ones, as many as Airflow can map.
 
     Raises:
         CompactorError: there is no such table or partition, or it cannot be read.
@@ -331,7 +333,7 @@ def read_commits(
         CompactorError: the table cannot be read.
     """
     try:
-        earlier = None if seen is None else SeenTable.from_json(seen)
+        earlier = None if seen is None else TableVersion.from_json(seen)
     except (KeyError, ValueError, TypeError, AttributeError):
         log.warning("%s: the stored state %r cannot be parsed; commits from now on are reported", table, seen)
         earlier = None

@@ -1,4 +1,6 @@
-"""Batches between the task that plans them and the tasks that submit them: what Airflow can map, and what waits there.
+"""Batches between the task that plans them and the tasks that submit them.
+
+What Airflow can map, and what waits there.
 
 A batch whose task may still start stays reserved, however long it waits for a slot. A batch whose task is over, or that
 ``plan`` could not hand on, is given back.
@@ -46,7 +48,7 @@ def name_run(ti: Any) -> str:
 
 
 def name_task(run: str, pool: str | None, planned: Sequence[PlannedBatch]) -> SchedulerTask:
-    """Returns the task of DAG ``compaction_worker`` that will submit the batch after ``planned``, of this pool."""
+    """Returns the task of ``compaction_worker`` that will submit this pool's batch after ``planned``."""
     pools = airflow_pools()
     index = sum(_task_id(batch.pool, pools) == _task_id(pool, pools) for batch in planned)
     return SchedulerTask(run=run, name=f"{_task_id(pool, pools)}_{index}")
@@ -65,7 +67,9 @@ def _read_installation() -> str:
 
 
 def keep_or_give_back(site: Site, run: str | None = None) -> None:
-    """Reserves this Airflow's batches whose task may still start once more, and gives back those whose task is over.
+    """Reserves this Airflow's batches whose task may still start, and gives back the others.
+
+    The task of the others is over.
 
     Args:
         run: the run that plans now; what an earlier try of its ``plan`` has planned and nobody has launched is given back.
@@ -106,7 +110,10 @@ def _read_states(run: str) -> Mapping[str, Any]:
 
 
 def _may_still_start(states: Mapping[str, Any], name: str) -> bool:
-    """Tells whether a mapped task is not over yet. Before ``plan`` has ended, only the unmapped task exists."""
+    """Tells whether a mapped task is not over yet.
+
+    Before ``plan`` has ended, only the unmapped task exists.
+    """
     task = name if name in states else name.rpartition("_")[0]
     if task not in states:
         return False

@@ -15,7 +15,7 @@ MOST_PARTITIONS = 1000  #: that an event names; more would not fit where events 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenTable:
+class TableVersion:
     """A table at one moment: its id (None: it did not exist) and its valid write-id list."""
 
     table: int | None = None
@@ -25,7 +25,7 @@ class SeenTable:
         return {"table": self.table, "write_ids": str(self.write_ids)}
 
     @classmethod
-    def from_json(cls, json: Mapping[str, object]) -> SeenTable:
+    def from_json(cls, json: Mapping[str, object]) -> TableVersion:
         """Parses the result of ``to_json``.
 
         Raises:
@@ -58,7 +58,7 @@ class TableCommits:
         }
 
 
-def commits_since(site: Site, table: str, seen: SeenTable | None) -> tuple[SeenTable, TableCommits | None]:
+def commits_since(site: Site, table: str, seen: TableVersion | None) -> tuple[TableVersion, TableCommits | None]:
     """Returns ``table`` (``DATABASE.TABLE``) as it is now, and the commits to it since ``seen``.
 
     The commits are None on the first look, where the wait begins, and if there are none. A transaction counts when it
@@ -71,7 +71,7 @@ def commits_since(site: Site, table: str, seen: SeenTable | None) -> tuple[SeenT
     now = _look(site, database, name)
     if seen is None:
         return now, None
-    previous = seen if seen.table == now.table else SeenTable()
+    previous = seen if seen.table == now.table else TableVersion()
     new = now.write_ids.committed_since(previous.write_ids)
     if not new:
         return now, None
@@ -84,12 +84,12 @@ def commits_since(site: Site, table: str, seen: SeenTable | None) -> tuple[SeenT
     return now, TableCommits(table=f"{database}.{name}", write_ids=write_ids, partitions=names)
 
 
-def _look(site: Site, database: str, name: str) -> SeenTable:
+def _look(site: Site, database: str, name: str) -> TableVersion:
     try:
         table = site.metastore.catalog.table(database, name)
     except NotFound:
-        return SeenTable()
+        return TableVersion()
     if not table.is_transactional:
         raise Refused(f"{table} is not transactional: its commits are not recorded; expected: transactional=true")
     valid = site.metastore.write_ids.valid(database, name, site.metastore.transactions.snapshot())
-    return SeenTable(table=table.id, write_ids=valid)
+    return TableVersion(table=table.id, write_ids=valid)

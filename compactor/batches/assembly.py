@@ -81,7 +81,7 @@ def plan_batches(
     most: int | None = None,
     task_for: TaskFor = lambda pool, planned: None,
 ) -> list[PlannedBatch]:
-    """Puts the entries that can be claimed now into batches, except entries that another batch has reserved.
+    """Puts the entries that can be claimed now into batches, except those that another batch reserves.
 
     Batches are planned in the order of their oldest requests. Another planner may take an entry meanwhile; then the batch
     with this entry is left to the next pass.

@@ -70,7 +70,9 @@ class StoredDecision(NamedTuple):
 
 
 class FullRound:
-    """The full round through a table's candidates: how long a decision lasts before its files are looked at again.
+    """The full round through a table's candidates.
+
+    It is how long a decision lasts before its files are looked at again.
 
     A decision lasts between half the period and the whole, so that decisions of one pass do not all end in one pass.
     Candidates of a small table end together, since reading a table costs more than a few of its candidates.

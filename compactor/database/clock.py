@@ -34,7 +34,9 @@ _HOUR_OCCURS_TWICE = text(
 
 
 def silent_before_ms(conn: Connection, timeout_ms: int) -> int:
-    """Returns the time before which a last heartbeat shows that its client is silent for longer than ``timeout_ms``.
+    """Returns the time before which a last heartbeat shows a client that is silent for too long.
+
+    Too long is more than ``timeout_ms``.
 
     Hive writes heartbeats by its server's zone. On MySQL and MariaDB before 11.7 they are an hour ahead in the first of two
     hours of one name, in autumn. As long as these hours last, nobody is silent: the time is 0.

@@ -1,4 +1,7 @@
-"""Traits of a database server that concern more than one transaction: its zone, other primaries, a pooler in front of it."""
+"""Traits of a database server: its zone, other primaries, a pooler in front of it.
+
+They concern more than one transaction.
+"""
 
 from __future__ import annotations
 

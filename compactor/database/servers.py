@@ -88,7 +88,10 @@ def server_engine(
                 cursor.execute(statement)
 
     def renew_after_failover(context: ExceptionContext) -> None:
-        """Discards all connections of the pool when the server refuses a write: its successor is at the same address."""
+        """Discards all connections of the pool when the server refuses a write.
+
+        Its successor is at the same address.
+        """
         conn, error = context.connection, context.sqlalchemy_exception
         writes = conn is not None and conn.get_execution_options().get(WRITES, True)
         if writes and isinstance(error, DBAPIError) and is_read_only(error):
@@ -267,7 +270,10 @@ class PostgresBackend(Server):
 
 
 def is_pooled(connection: Any) -> bool:
-    """Returns true if a pooler stands between a connection of psycopg and the server: it tells a process ID of its own."""
+    """Returns true if a pooler stands between a connection of psycopg and the server.
+
+    The pooler tells a process ID of its own.
+    """
     with connection.cursor() as cursor:
         (process_id,) = cursor.execute("SELECT pg_backend_pid()").fetchone()
     return bool(process_id != connection.info.backend_pid)

@@ -153,7 +153,10 @@ def _quarantine(site: Site) -> dict[str, Any]:
 
 
 def _own_state(site: Site) -> dict[str, Any]:
-    """Purges our own state: old decisions and conditions, figures of old runs, and what old runs waited for."""
+    """Purges our own state.
+
+    Old decisions and conditions, figures of old runs, and what old runs waited for.
+    """
     if site.state is None:
         return {}
     seen = site.settings.milliseconds("compactor.decisions.retention")

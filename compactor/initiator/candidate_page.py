@@ -95,7 +95,10 @@ class CandidatePage:
         return all(partition is None or places.get(partition) is not None for partition in recorded)
 
     def _read_known(self, known: Mapping[TableName, KnownTable]) -> Mapping[TableName, KnownTable]:
-        """Reads the candidates of ``known`` tables that may have changed; returns the tables that can be read like this."""
+        """Reads the candidates of ``known`` tables that may have changed.
+
+        Returns the tables that can be read like this.
+        """
         rewritten = [name for name, table in known.items() if table.sums.writes != table.memory.writes]
         recorded = self._scan.site.metastore.components.writes(rewritten) if rewritten else {}
         self._past.expect_none([name for name, table in known.items() if not table.sums.ended])
@@ -131,7 +134,7 @@ class CandidatePage:
         return candidates
 
     def _compare(self, name: TableName, table: KnownTable, candidates: Mapping[str | None, Writes]) -> None:
-        """Divides the candidates of a known table into those to compare one by one and those that have not changed."""
+        """Divides the candidates of a known table into those to compare one by one and unchanged ones."""
         before, memory, sums = table.entities, table.memory, table.sums
         suspects = {partition: candidates[partition] for partition in table.suspects if partition in candidates}
         unchanged: dict[str | None, str] = {}

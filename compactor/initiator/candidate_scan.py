@@ -225,7 +225,9 @@ class CandidateScan:
         return check_eligibility(self._candidate(entity, surveyed, settings), settings, self.now_ms)
 
     def ordinary_verdict(self, surveyed: SurveyedTable) -> Eligible | Skipped:
-        """Returns the verdict on a partition, or an unpartitioned table, without queued, failed or aborted work.
+        """Returns the verdict on a candidate without queued, failed or aborted work.
+
+        A candidate is a partition, or an unpartitioned table.
 
         Its files are not sorted, unless those of the unpartitioned table are.
         """

@@ -41,7 +41,9 @@ class Due:
 
 
 def due_in_table(site: Site, table: Table, partition: str | None = None) -> list[Due]:
-    """Returns the due partitions of ``table``, most urgent first, or only the partition with the given stored name.
+    """Returns the due partitions of ``table``, most urgent first, or only the one with the given name.
+
+    The name is the stored one.
 
     Only thresholds count: a table is also due if it is paused, excluded from compaction or queued already. Like the
     initiator, this considers only partitions with recorded writes or aborted transactions.

@@ -77,7 +77,9 @@ def is_due(site: Site, state: OwnState, now_ms: int) -> bool:
 
 
 def find_next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
-    """Returns at most ``MAX_PER_PASS`` entities that were not considered since their table was altered, by name.
+    """Returns entities that were not considered since their table was altered, by name.
+
+    There are at most ``MAX_PER_PASS``.
 
     Returns None before the next sweep.
 

@@ -25,7 +25,10 @@ class PastCompactions:
         self._entries: dict[Entity, Sequence[Entry]] = {}
 
     def expect(self, tables: Collection[TableName], partitions: Collection[str | None] | None = None) -> None:
-        """Reads the ended compactions of those ``tables`` that were not read yet; with ``partitions`` only of these."""
+        """Reads the ended compactions of those ``tables`` that were not read yet.
+
+        With ``partitions`` only of these.
+        """
         new = [table for table in tables if table not in self._ended]
         if not new:
             return

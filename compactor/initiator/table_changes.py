@@ -1,4 +1,4 @@
-"""Finds the tables that have changed since the last pass, and the candidates that a pass must consider.
+"""Finds the tables that have changed since the last pass, and the candidates of a pass.
 
 A pass compares sums that the database computes with the sums that the last pass has stored. A table with equal sums and
 equal inputs is skipped, except for candidates whose decision depends on time or on rows of the queue. Everything else
@@ -107,7 +107,10 @@ class TableChanges:
         return visited
 
     def _note_inputs(self, tables: SurveyedTables, name: TableName) -> None:
-        """Notes the inputs of a table, and its memory if both agree. A table without inputs is considered in full."""
+        """Notes the inputs of a table, and its memory if both agree.
+
+        A table without inputs is considered in full.
+        """
         scan = self._scan
         try:
             surveyed = tables.load_table(Entity(database=name[0], table=name[1]))

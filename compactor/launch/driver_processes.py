@@ -59,7 +59,10 @@ def _list_inheritable_files() -> list[int]:
 
 
 def reap(name: str) -> int | None:
-    """Returns the exit code of an ended process that this one has started; None if it is not its child, or runs."""
+    """Returns the exit code of an ended process that this one has started.
+
+    Returns None if it is not its child, or runs.
+    """
     pid = _parse_pid(name)
     if pid is None:
         return None

@@ -79,7 +79,9 @@ class Launch:
     output: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
 
     def run(self, stdout: int | None) -> Launched:
-        """Runs spark-submit until it ends, and gives the batch back if it is not done or spark-submit does not start.
+        """Runs spark-submit until it ends, and gives the batch back if it is not done.
+
+        It also does so if spark-submit does not start.
 
         Args:
             stdout: the file descriptor for its output; None is ours. Its errors go to our stderr, line by line.

@@ -80,7 +80,10 @@ class Metastore:
             return clock.now_ms(connection)
 
     def silent_before_ms(self, timeout_ms: int) -> int:
-        """Returns the time before which a last heartbeat shows a client that is silent for longer than ``timeout_ms``."""
+        """Returns the time before which a last heartbeat shows a client that is silent for too long.
+
+        Too long is more than ``timeout_ms``.
+        """
         with self.database.read() as connection:
             return clock.silent_before_ms(connection, timeout_ms)
 

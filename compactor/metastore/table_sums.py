@@ -1,4 +1,6 @@
-"""Sums over the rows of each table on which the initiator's decisions depend: equal sums mean equal rows.
+"""Sums over the rows of each table on which the initiator's decisions depend.
+
+Equal sums mean equal rows.
 
 The database computes them, so a table that has not changed costs one row of an answer. They compare contents, not numbers
 that count up: a transaction that commits late under a small id changes them too.
@@ -68,7 +70,10 @@ NO_SUMS = AllSums(written={}, sorted=frozenset(), _writes={}, _places={}, _ended
 
 
 def read_table_sums(metastore: Metastore, tables: Collection[tuple[str, str]] | None = None) -> AllSums:
-    """Returns the sums of all tables, or at least of ``tables``, in four statements of one reading transaction."""
+    """Returns the sums of all tables, or at least of ``tables``.
+
+    Four statements of one reading transaction suffice.
+    """
     exactly = metastore.dialect.exactly
     lower = None if tables is None else [(database.lower(), table.lower()) for database, table in tables]
     written, past = (_W.CTC_DATABASE, _W.CTC_TABLE), (CC.CC_DATABASE, CC.CC_TABLE)
@@ -94,7 +99,10 @@ def read_table_sums(metastore: Metastore, tables: Collection[tuple[str, str]] | 
 def _are_of(
     tables: Collection[tuple[str, str]] | None, database: ColumnElement[str], table: ColumnElement[str]
 ) -> list[ColumnElement[bool]]:
-    """Returns conditions that all rows of ``tables`` meet, and some others: database and table are tested apart."""
+    """Returns conditions that all rows of ``tables`` meet, and some others.
+
+    Database and table are tested apart.
+    """
     if tables is None or len(tables) > _MOST_NAMED:
         return []
     return [database.in_({name for name, _ in tables}), table.in_({name for _, name in tables})]

@@ -271,7 +271,9 @@ class RequestedOnce:
 def request_once(
     site: Site, words: RequestWords, run: str, *, only_if_due: bool = True, most: int | None = None
 ) -> list[RequestedOnce]:
-    """Makes the requests of ``run`` that it has not made yet, and returns all of them; none if nothing is due.
+    """Makes the requests of ``run`` that it has not made yet, and returns all of them.
+
+    Returns nothing if nothing is due.
 
     A partition that somebody else has queued is not queued twice: the existing row is returned, and remembered for the
     next try of ``run``.
@@ -317,7 +319,9 @@ def initiator_of_run(run: str) -> str:
 
 
 def list_earlier(site: Site, words: RequestWords, run: str) -> list[Entry]:
-    """Returns the requests for this table that an earlier try of ``run`` made or waited for, if they have not failed.
+    """Returns the requests for this table of an earlier try of ``run`` that have not failed.
+
+    That try made them or waited for them.
 
     Raises:
         NotFound: no such table.
@@ -370,7 +374,10 @@ def _request(
     reason: tuple[str, CompactionType | None],
     ended_before: Collection[int],
 ) -> RequestedOnce:
-    """Requests a compaction, or joins the one that somebody else has queued, unless it is one of ``ended_before``."""
+    """Requests a compaction, or joins the one that somebody else has queued.
+
+    It joins none of ``ended_before``.
+    """
     because, chosen = reason
     kind = words.type if words.type != AUTO else (chosen or CompactionType.MAJOR).label.lower()
     try:

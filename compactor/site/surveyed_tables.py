@@ -87,7 +87,10 @@ class SurveyedTables:
         return {table: {**matches[table], **self._match_in_other_case(table, missing[table])} for table in recorded}
 
     def _list_missing(self, name: TableName, recorded: Iterable[str | None]) -> list[str]:
-        """Returns the recorded names that the table has no partition of: it was dropped, or Hive 3 recorded it."""
+        """Returns the recorded names without a partition of the table.
+
+        The partition was dropped, or Hive 3 recorded the name.
+        """
         surveyed = self._partitioned_table(name)
         if surveyed is None:
             return []

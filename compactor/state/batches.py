@@ -117,7 +117,9 @@ class Batches:
         task: SchedulerTask | None = None,
         reserved_ms: int = RESERVED_MS,
     ) -> int:
-        """Reserves these entries as one batch and returns its id. Batches whose reservation of one has ended are released.
+        """Reserves these entries as one batch and returns its id.
+
+        Batches whose reservation of one has ended are released.
 
         Args:
             route: digest of the place where it runs; an idle resident of that route gets the batch.
@@ -177,7 +179,9 @@ class Batches:
 
     @retried
     def keep(self, batch_id: int, reserved_ms: int) -> bool:
-        """Reserves a batch that nobody has launched for ``reserved_ms`` from now, also if its reservation has ended.
+        """Reserves a batch that nobody has launched for ``reserved_ms`` from now.
+
+        It does so also if its reservation has ended.
 
         Returns false if it was launched or given back, or if another batch has its entries.
         """

@@ -300,7 +300,10 @@ class Conditions:
 
     @retried
     def stop_looking(self, metastore: str, entities: Collection[Entity], before: int) -> None:
-        """Clears ``look_at`` of entities that are no candidates, unless they were looked at at ``before`` or later."""
+        """Clears ``look_at`` of entities that are no candidates.
+
+        Entities that were looked at at ``before`` or later keep it.
+        """
         with self._database.write() as conn:
             lock_state(conn)
             for keys in in_parts([entity_key(entity) for entity in entities], _AT_ONCE):

@@ -35,7 +35,7 @@ _V = TypeVar("_V")
 
 
 def fit_free_text(conn: Connection, values: Mapping[str, _V]) -> Mapping[str, _V | str]:
-    """Returns the ``values`` of a row with the characters of free text escaped that its column cannot hold.
+    """Returns the ``values`` of a row, with characters escaped that a column of free text cannot hold.
 
     'Zażółć' becomes 'Za\\u017cółć' in a ``latin1`` column.
     """

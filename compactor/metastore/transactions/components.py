@@ -124,7 +124,10 @@ def _in_lower_case(entity: Entity) -> str | None:
 
 
 def _recorded_names(partition: str | None) -> tuple[str | None, ...]:
-    """Returns every form of a name in records of writes; those of Hive 3.1 outlive an upgrade of the schema."""
+    """Returns every form of a name in records of writes.
+
+    Those of Hive 3.1 outlive an upgrade of the schema.
+    """
     return partition_names.recorded_names(partition, lowered=True)
 
 

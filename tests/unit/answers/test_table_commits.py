@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.answers.table_commits import SeenTable, TableCommits, commits_since
+from compactor.answers.table_commits import TableCommits, TableVersion, commits_since
 from compactor.base.errors import Refused
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
@@ -18,9 +18,9 @@ from tests.support.tables import insert, make_table
 T = "default.t"
 
 
-def news(site: Site, seen: SeenTable | None) -> tuple[SeenTable, list[int]]:
+def news(site: Site, seen: TableVersion | None) -> tuple[TableVersion, list[int]]:
     now, found = commits_since(site, T, seen)
-    return SeenTable.from_json(now.to_json()), [] if found is None else list(found.write_ids)
+    return TableVersion.from_json(now.to_json()), [] if found is None else list(found.write_ids)
 
 
 def test_the_wait_begins_with_the_first_look(deployment: Site, warehouse: Path) -> None:
