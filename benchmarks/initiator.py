@@ -36,7 +36,7 @@ from compactor.initiator.initiator import initiate
 from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import create
 from compactor.site.site import Site
-from compactor.state import state_database
+from compactor.state import state_database, state_upgrade
 from tests.support import servers
 from tests.support.many import make_partitions, site_of
 
@@ -88,7 +88,7 @@ def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, state_database.
             url = server.make("bench", servers.hive_schema(kind, "4.0.0"))
         metastore = open_metastore("default", url)
         stack.callback(metastore.close)
-        state = state_database.init(url)
+        state = state_upgrade.init(url)
         stack.callback(state.close)
         yield metastore, state
 

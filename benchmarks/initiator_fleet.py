@@ -39,7 +39,7 @@ from compactor.metastore.catalog.values import Table as Made
 from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
 from compactor.site.site import Site
-from compactor.state import state_database
+from compactor.state import state_database, state_upgrade
 from compactor.state.seen_conditions import entity_key
 from tests.support import servers
 from tests.support.many import copy_tree, make_partitions, site_of
@@ -206,7 +206,7 @@ def main() -> None:
             f"directories in {disk_of(folder)}"
         )
         url = server.make("bench", servers.hive_schema("postgresql", "4.0.0"))
-        metastore, state = open_metastore("default", url), state_database.init(url)
+        metastore, state = open_metastore("default", url), state_upgrade.init(url)
         start = time.perf_counter()
         model = make_partitions(metastore, warehouse, 1, deltas=2, name="model")
         make_rows(metastore, model, warehouse, options.partitions, options.tables)

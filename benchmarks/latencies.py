@@ -29,7 +29,7 @@ from compactor.initiator.initiator import initiate
 from compactor.metastore.metastore import open_metastore
 from compactor.rewrite.run.runner import ProcessRunner
 from compactor.site.site import Site
-from compactor.state import state_database
+from compactor.state import state_database, state_upgrade
 from tests.support import servers
 from tests.support.many import make_partitions, site_of
 
@@ -46,7 +46,7 @@ def far_away(folder: Path, options: argparse.Namespace, settings: Mapping[str, s
         for number in range(options.tables):
             count = options.partitions // options.tables
             make_partitions(metastore, folder / "warehouse", count, deltas=options.deltas, name=f"t{number}")
-        state_database.init(near).close()
+        state_upgrade.init(near).close()
         metastore.close()
         far = stack.enter_context(slow_socket(server.folder, options.sql_ms / 1000))
         url = near.replace(str(server.folder), str(far))

@@ -33,7 +33,7 @@ from compactor.metastore.metastore import open_metastore
 from compactor.metastore.schema import create
 from compactor.metastore.schema import tables as t
 from compactor.site.site import Site, own_state
-from compactor.state import state_database
+from compactor.state import state_upgrade
 from compactor.state.runs import DAY_MS, Run
 from compactor.state.seen_conditions import SeenEntity
 from compactor.state.state_tables import RUNS
@@ -157,7 +157,7 @@ def main() -> None:
         if options.database == "sqlite":
             with closing(open_database(url)) as database:
                 create.create(database)
-        metastore, state = open_metastore("default", url), state_database.init(url)
+        metastore, state = open_metastore("default", url), state_upgrade.init(url)
         site = site_of(metastore, state)
         make(site, options.partitions)
         progress(f"{options.partitions} partitions, {options.database}, database in {disk_of(Path(name))}")

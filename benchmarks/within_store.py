@@ -28,7 +28,7 @@ from compactor.database.engine import open_database
 from compactor.metastore.schema import create
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state import state_database
+from compactor.state import state_upgrade
 from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from compactor.worker.ending import Result
@@ -88,7 +88,7 @@ def site_in(folder: Path) -> Iterator[Site]:
     url = f"sqlite:///{folder}/metastore.db"
     database = open_database(url)
     create.create(database)
-    state_database.upgrade(database)
+    state_upgrade.upgrade(database)
     database.close()
     (folder / "warehouse").mkdir()
     environment = {"COMPACTOR_METASTORE_URL": url, "COMPACTOR_WAREHOUSE": str(folder / "warehouse")}

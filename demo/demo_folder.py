@@ -15,7 +15,7 @@ from compactor.database.engine import open_database
 from compactor.metastore.schema import create
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state.state_database import upgrade
+from compactor.state.state_upgrade import upgrade
 
 _MARK = ".compactor-demo"
 _CONFIG = """\

@@ -209,12 +209,12 @@ def empty_metastore(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with an empty metastore and state in it; made once, since that takes longer than most tests."""
     from compactor.database.engine import open_database
     from compactor.metastore.schema import create
-    from compactor.state import state_database
+    from compactor.state import state_upgrade
 
     path = tmp_path_factory.mktemp("empty") / "metastore.db"
     database = open_database(f"sqlite:///{path}")
     create.create(database)
-    state_database.upgrade(database)
+    state_upgrade.upgrade(database)
     database.close()
     return path
 

@@ -17,7 +17,7 @@ from compactor.metastore.metastore import open_metastore
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import Runner
 from compactor.site.site import Site
-from compactor.state import state_database
+from compactor.state import state_upgrade
 from compactor.worker.ending import Outcome, Result
 from tests.support.many import Write, make_table, site_of
 
@@ -61,7 +61,7 @@ def opened(folder: Path, url: str) -> Iterator[Lab]:
     with ExitStack() as stack:
         metastore = open_metastore("default", url)
         stack.callback(metastore.close)
-        state = state_database.init(url)
+        state = state_upgrade.init(url)
         stack.callback(state.close)
         yield Lab(site=site_of(metastore, state), warehouse=warehouse)
 

@@ -23,7 +23,7 @@ from compactor.metastore.schema import create
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site
-from compactor.state import state_database as state
+from compactor.state import state_upgrade as state
 from compactor.tables.store import Store
 
 PART = 500_000  #: rows that are made at a time

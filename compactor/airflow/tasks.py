@@ -1,6 +1,7 @@
 """The work of the DAGs' tasks, in plain values: passes of roles, requests, batches, alarms.
 
-Imported when a task runs, not to parse DAGs. The gauges are ``compactor.<metastore>.<reading>`` and
+Imported when a task runs, not to parse DAGs. Each function is the work of another task, and imports what that task needs: no
+task pays for the roles of the others. The gauges are ``compactor.<metastore>.<reading>`` and
 ``compactor.<metastore>.alarms``, sent by statsd or OpenTelemetry as Airflow is configured.
 """
 
@@ -12,7 +13,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Variable
 from airflow.sdk.module_loading import import_string
@@ -22,40 +23,22 @@ from compactor.airflow import waiting_batches
 from compactor.airflow.configuration import only_pools, text
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
-from compactor.answers.alarms import Alarm, raised_alarms
-from compactor.answers.preview import Preview, preview
-from compactor.answers.readings import Readings, take_readings
-from compactor.answers.table_commits import TableVersion, commits_since
 from compactor.base.errors import BadSetting, CompactorError, LaunchFailed, NotFound, Refused
 from compactor.base.redaction import redact_plain
-from compactor.batches import control
-from compactor.batches.assembly import plan_batches
-from compactor.cleaner.cleaner import clean
 from compactor.compaction.pool_policy import DEFAULT
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import State
-from compactor.housekeeper.housekeeper import keep_house
-from compactor.initiator.due import due_in_database, due_in_table
-from compactor.initiator.fresh_look import look_at_changed
-from compactor.initiator.initiator import initiate
-from compactor.launch import batch_watch
-from compactor.launch.batch_watch import BatchProgress
-from compactor.metastore.change_marker import change_marker
-from compactor.requests.no_op import must_do_something
-from compactor.requests.request import (
-    Enqueued,
-    RebalanceOptions,
-    RequestWords,
-    initiator_of_run,
-    list_earlier,
-    request_as,
-)
-from compactor.requests.request import request_once as request_once_of
 from compactor.site.finding import Level
 from compactor.site.mode import Mode, may_somewhere
-from compactor.site.named_tables import find_table
-from compactor.site.site import Site
-from compactor.state.runs import Run
+
+if TYPE_CHECKING:
+    from compactor.answers.alarms import Alarm
+    from compactor.answers.preview import Preview
+    from compactor.answers.readings import Readings
+    from compactor.launch.batch_watch import BatchProgress
+    from compactor.requests.request import Enqueued, RequestWords
+    from compactor.site.site import Site
+    from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)
 #: States of entries that are queued or running.
@@ -68,6 +51,8 @@ def read_marker(metastore: str) -> tuple[str, float]:
 
     The interval is ``hive.compactor.check.interval``, in seconds.
     """
+    from compactor.metastore.change_marker import change_marker
+
     with CompactorHook(metastore).get_conn() as site:
         interval = site.settings.milliseconds("hive.compactor.check.interval") / 1000
         settings = hashlib.sha256(
@@ -83,6 +68,8 @@ def scan(metastore: str) -> tuple[dict[str, int], bool]:
         The number of entries waiting for a worker, by pool ("" for none); and whether aborted transactions exceed their
         threshold, which is the cleaner's work.
     """
+    from compactor.initiator.initiator import initiate
+
     with CompactorHook(metastore).get_conn() as site:
         scanned = initiate(site)
         log.info("initiator: %s", scanned.to_json())
@@ -108,6 +95,8 @@ def plan(metastore: str) -> list[dict[str, Any]]:
 
     Plans as many as Airflow can map; the other entries wait for the next run.
     """
+    from compactor.batches.assembly import plan_batches
+
     with CompactorHook(metastore).get_conn() as site:
         if not may_somewhere(site.settings, Mode.COMPACT):
             log.info("metastore %s: compactor.mode leaves compactions to Hive's workers", metastore)
@@ -171,6 +160,9 @@ def clean_once(metastore: str) -> dict[str, object]:
     Raises:
         CompactorError: an entry could not be cleaned; the others were.
     """
+    from compactor.cleaner.cleaner import clean
+    from compactor.initiator.fresh_look import look_at_changed
+
     with CompactorHook(metastore).get_conn() as site:
         cleaned = clean(site)
         look_at_changed(site.for_a_pass(), cleaned.changed)
@@ -182,6 +174,8 @@ def clean_once(metastore: str) -> dict[str, object]:
 
 def keep_house_once(metastore: str) -> dict[str, object]:
     """Runs one pass of the housekeeper."""
+    from compactor.housekeeper.housekeeper import keep_house
+
     with CompactorHook(metastore).get_conn() as site:
         figures = keep_house(site).to_json()
     log.info("housekeeper: %s", figures)
@@ -194,6 +188,8 @@ def list_tables(metastore: str, names: Iterable[str]) -> list[str]:
     Raises:
         NotFound: a table does not exist, or nothing matches a pattern.
     """
+    from compactor.site.named_tables import find_table
+
     matches: dict[str, None] = {}
     with CompactorHook(metastore).get_conn() as site:
         every = None
@@ -215,6 +211,8 @@ def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
     Raises:
         CompactorError: a table cannot be compacted in this way.
     """
+    from compactor.answers.preview import preview
+
     plans: list[dict[str, object]] = []
     with CompactorHook(metastore).get_conn() as site:
         for table in tables:
@@ -248,6 +246,8 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
     Raises:
         CompactorError: nothing was queued.
     """
+    from compactor.requests.request import RebalanceOptions, RequestWords, list_earlier
+
     others = dict(arguments)
     rebalance = RebalanceOptions(buckets=others.pop("buckets", None), order_by=others.pop("order_by", None))
     ids: list[int] = []
@@ -274,6 +274,9 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
 
 
 def _enqueue(site: Site, words: RequestWords, run: str | None, without: Collection[Entity]) -> list[Enqueued]:
+    from compactor.requests.no_op import must_do_something
+    from compactor.requests.request import initiator_of_run, request_as
+
     if not without:
         must_do_something(site, words)
     return request_as(site, words, **({} if run is None else {"who": initiator_of_run(run)}), without=without)
@@ -292,6 +295,9 @@ def request_once(
     Raises:
         CompactorError: nothing was queued.
     """
+    from compactor.requests.request import RequestWords
+    from compactor.requests.request import request_once as request_once_of
+
     with CompactorHook(metastore).get_conn() as site:
         answers = request_once_of(site, RequestWords(**words), run, only_if_due=only_if_due, most=most)
     return [answer.to_json() for answer in answers]
@@ -307,6 +313,9 @@ def list_due(
     Raises:
         CompactorError: there is no such table or partition, or it cannot be read.
     """
+    from compactor.initiator.due import due_in_database, due_in_table
+    from compactor.site.named_tables import find_table
+
     with CompactorHook(metastore).get_conn() as site:
         catalog = site.metastore.catalog
         if table is None:
@@ -332,6 +341,8 @@ def read_commits(
     Raises:
         CompactorError: the table cannot be read.
     """
+    from compactor.answers.table_commits import TableVersion, commits_since
+
     try:
         earlier = None if seen is None else TableVersion.from_json(seen)
     except (KeyError, ValueError, TypeError, AttributeError):
@@ -403,42 +414,56 @@ def describe_failures(metastore: str, failed: Mapping[int, str]) -> str:
 
 def read_progress(metastore: str, batch_id: int) -> BatchProgress:
     """See ``batch_watch.read_progress``."""
+    from compactor.launch import batch_watch
+
     with CompactorHook(metastore).get_conn() as site:
         return batch_watch.read_progress(site, batch_id)
 
 
 def record_launch(metastore: str, batch_id: int, application: str) -> None:
     """Records the name under which a later try finds the application."""
+    from compactor.batches import control
+
     with CompactorHook(metastore).get_conn() as site:
         control.record_launch(site, batch_id, application)
 
 
 def record_task(metastore: str, batch_id: int, url: str) -> None:
     """Records the page of the task that has the batch."""
+    from compactor.batches import control
+
     with CompactorHook(metastore).get_conn() as site:
         control.record_task(site, batch_id, url)
 
 
 def renew(metastore: str, batch_id: int, because: str) -> bool:
     """See ``batch_watch.renew``."""
+    from compactor.launch import batch_watch
+
     with CompactorHook(metastore).get_conn() as site:
         return batch_watch.renew(site, batch_id, because)
 
 
 def release(metastore: str, batch_id: int, because: str) -> None:
     """See ``batch_watch.release``."""
+    from compactor.launch import batch_watch
+
     with CompactorHook(metastore).get_conn() as site:
         batch_watch.release(site, batch_id, because)
 
 
 def give_back(metastore: str, batch_id: int, because: str) -> LaunchFailed:
     """See ``batch_watch.give_back``."""
+    from compactor.launch import batch_watch
+
     with CompactorHook(metastore).get_conn() as site:
         return batch_watch.give_back(site, batch_id, because)
 
 
 def abort(metastore: str, batch_id: int) -> None:
     """See ``batch_watch.abort``."""
+    from compactor.launch import batch_watch
+
     with CompactorHook(metastore).get_conn() as site:
         batch_watch.abort(site, batch_id)
 
@@ -454,6 +479,9 @@ def report_alarms(metastore: str, context: Mapping[str, Any]) -> list[dict[str, 
     Raises:
         BadSetting: the configured notifier does not exist.
     """
+    from compactor.answers.alarms import raised_alarms
+    from compactor.answers.readings import take_readings
+
     with CompactorHook(metastore).get_conn() as site:
         readings = take_readings(site)
         alarms = raised_alarms(readings, site.settings)

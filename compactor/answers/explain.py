@@ -19,14 +19,13 @@ from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.initiator.candidate_scan import Considered
 from compactor.metastore.catalog.values import Table
-from compactor.rewrite.plan.unit import SHAPES
 from compactor.settings.precedence import Settings
 from compactor.site.hive_roles import HiveRoles, hive_roles
 from compactor.site.mode import Mode, mode_of
 from compactor.site.named_tables import find_table
 from compactor.site.restored_database import sentences_about
 from compactor.site.site import Site
-from compactor.worker.planning import PlanSummary, preview_plan
+from compactor.worker.plan_summary import PlanSummary
 
 _LAST = 3  #: entries of the history, and runs, that are shown for each partition
 _RUNS = 10_000  #: newest runs of the whole metastore that are searched for those of the table
@@ -196,7 +195,13 @@ def _summarize_plan(site: Site, row: Surveyed, settings: Settings) -> PlanSummar
     """
     decision = row.considered.decision
     many = row.content.deltas > settings.integer("hive.compactor.max.num.delta")
-    if decision is None or decision.type not in SHAPES or not (many or settings.boolean("compactor.naming.delay")):
+    if decision is None or decision.type is None or not (many or settings.boolean("compactor.naming.delay")):
+        return PlanSummary()
+    # Few tables need a plan, and planning brings the rewriting engine.
+    from compactor.rewrite.plan.unit import SHAPES
+    from compactor.worker.planning import preview_plan
+
+    if decision.type not in SHAPES:
         return PlanSummary()
     try:
         return preview_plan(site, site.target(row.entity), decision.type).summary

@@ -27,7 +27,8 @@ from compactor.site.named_tables import find_table
 from compactor.site.site import Site, Target, must_be_compactable, must_lie_alone
 from compactor.storage.stores import open_stores
 from compactor.worker.file_formats import file_format_of, must_suit
-from compactor.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
+from compactor.worker.plan_summary import PlanSummary
+from compactor.worker.planning import NoPlan, PlanPreview, preview_plan, preview_plan_of
 from compactor.worker.rebalance_view import must_be_possible
 
 

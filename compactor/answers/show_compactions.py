@@ -148,15 +148,14 @@ def find_filter(site: Site, words: CompactionWords) -> CompactionFilter:
     """
     types, states = {type.label.lower(): type for type in CompactionType}, {state.label: state for state in State}
     kind, state = _parse_word("type", words.type, types), _parse_word("state", words.state, states)
-    entries = _list_entries(site)
     where = find_where(
         site.metastore.catalog,
         words.name,
         words.partition,
-        lambda where: any(where.holds(entry.entity) for entry in entries),
+        lambda where: any(where.holds(entry.entity) for entry in _list_entries(site)),
     )
     if words.pool is not None:
-        must_be_known(site, words.pool, entries)
+        must_be_known(site, words.pool)
     return CompactionFilter(id=words.id, where=where, pool=words.pool, type=kind, state=state)
 
 

@@ -30,7 +30,7 @@ from compactor.site.run_as import run_as
 from compactor.site.site import Site, Target, own_state
 from compactor.state.batches import SchedulerTask
 from compactor.state.state_database import OwnState
-from compactor.worker.worker import end_waiting, is_ours
+from compactor.worker.waiting_entries import end_waiting, is_ours
 
 log = logging.getLogger(__name__)
 

@@ -32,8 +32,9 @@ from compactor.site.entry_group import EntryGroup
 from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import AllocatedIds, no_longer_there
 from compactor.site.restored_database import must_be_newest
-from compactor.site.site import View, claims_of
+from compactor.site.site import claims_of
 from compactor.site.threads import SideBySide
+from compactor.site.view import View
 
 log = logging.getLogger(__name__)
 _HIDDEN_TOGETHER = 32  #: entries removed between two checks that they may still be cleaned, with few threads

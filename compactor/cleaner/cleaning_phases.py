@@ -9,7 +9,8 @@ from compactor.acid.listing import Listing
 from compactor.compaction.queue_entry import Entry
 from compactor.site.entry_group import advance_to
 from compactor.site.quarantine import Kept
-from compactor.site.site import Target, View
+from compactor.site.site import Target
+from compactor.site.view import View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

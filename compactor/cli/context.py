@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import click
 
 from compactor.base.errors import BadSetting
+from compactor.cli import collect_as_usual
 
 if TYPE_CHECKING:
     from compactor.site.deployment import Configuration
@@ -37,6 +38,7 @@ class CliContext:
         """
         from compactor.site.deployment import configure
 
+        collect_as_usual()
         return configure(self.metastore, flags=self.flags, config_path=self.config)
 
     @contextmanager

@@ -80,8 +80,7 @@ def _check_hive_2(context: CliContext, compact: bool, *, full_verify: bool) -> l
     from compactor.hive2.last_majors import compact_before_hive_3
     from compactor.hive2.upgrade_check import before_hive_3
     from compactor.rewrite.run.runner import InProcessRunner
-    from compactor.site.deployment import open_before_hive_3
-    from compactor.site.old_site import OldSite
+    from compactor.site.old_site import OldSite, open_before_hive_3
 
     with open_before_hive_3(context.configuration(), read_only=not compact) as site:
         if not compact:

@@ -35,8 +35,8 @@ def init(context: CliContext, warehouse: str | None) -> None:
     """
     from compactor.database.engine import make_folder, open_database
     from compactor.metastore.metastore import open_metastore
-    from compactor.metastore.schema import create
-    from compactor.state import state_database
+    from compactor.metastore.schema import create, detect
+    from compactor.state.state_upgrade import init as init_state
 
     configuration = context.configuration()
     if not configuration.is_embedded:
@@ -51,7 +51,7 @@ def init(context: CliContext, warehouse: str | None) -> None:
     database = open_database(configuration.url)
     try:
         create.create(database)
-        version = create.version(database)
+        version = detect.version(database)
     finally:
         database.close()
     store = open_metastore(configuration.name, configuration.url)
@@ -67,7 +67,7 @@ def init(context: CliContext, warehouse: str | None) -> None:
         store.close()
     state = configuration.own_state_url
     if state is not None:
-        state_database.init(state).close()
+        init_state(state).close()
     print_either(
         context.json,
         {"metastore": configuration.name, "url": database.url, "schema_version": version, "state": state is not None},
@@ -183,7 +183,7 @@ def state_upgrade(context: CliContext) -> None:
 
 def _upgrade_state(context: CliContext) -> None:
     from compactor.database.engine import make_folder, open_database
-    from compactor.state import state_database
+    from compactor.state.state_upgrade import upgrade
 
     configuration = context.configuration()
     if configuration.own_state_url is None:
@@ -194,7 +194,7 @@ def _upgrade_state(context: CliContext) -> None:
     make_folder(configuration.own_state_url)
     database = open_database(configuration.own_state_url)
     try:
-        version = state_database.upgrade(database)
+        version = upgrade(database)
     finally:
         database.close()
     print_either(context.json, {"url": database.url, "version": version}, f"state {database.url}: version {version}")

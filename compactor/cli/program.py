@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
@@ -12,20 +13,6 @@ from compactor import __version__
 from compactor.base.errors import BadSetting, CompactorError, NotFound
 from compactor.base.printable import log_lines
 from compactor.base.redaction import is_secret, remember
-from compactor.cli import (
-    doctor,
-    doubtful_directories,
-    dump,
-    explain,
-    metastore,
-    metrics,
-    overview,
-    requests,
-    run,
-    show,
-    sql,
-    submit,
-)
 from compactor.cli.context import FAILED, USAGE, CliContext, parse_pairs
 from compactor.cli.output import say
 
@@ -37,8 +24,49 @@ _CONNECTION = {
 }
 
 
+#: The module in ``compactor.cli`` of each command. There the command has the same name, with underscores.
+_MODULES = {
+    "doctor": "doctor",
+    "explain": "explain",
+    "explain-locks": "explain",
+    "sql": "sql",
+    "overview": "overview",
+    "simulate": "overview",
+    "reads": "overview",
+    "metrics": "metrics",
+    "show": "show",
+    "plan": "explain",
+    "compact": "requests",
+    "run": "run",
+    "submit": "submit",
+    "abort": "requests",
+    "pause": "requests",
+    "resume": "requests",
+    "override": "requests",
+    "resolve": "doubtful_directories",
+    "claims": "doubtful_directories",
+    "restore": "requests",
+    "dump": "dump",
+    "metastore": "metastore",
+    "state": "metastore",
+}
+
+
 class Program(click.Group):
-    """A group whose commands report our own errors as one line and an exit code, without a traceback."""
+    """A group that imports a command when it is used.
+
+    Its commands report our own errors as one line and an exit code, without a traceback.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULES:
+            return None
+        module = import_module(f"compactor.cli.{_MODULES[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -97,31 +125,3 @@ def program(
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("compactor.rewrite.run.runner").setLevel(min(level, logging.INFO))
     ctx.obj = CliContext(metastore=metastore, config=config, flags=parse_settings(pairs), json=as_json)
-
-
-for command in (
-    doctor.doctor,
-    explain.explain,
-    explain.explain_locks,
-    sql.sql,
-    overview.overview,
-    overview.simulate,
-    overview.reads,
-    metrics.metrics,
-    show.show,
-    explain.plan,
-    requests.compact,
-    run.run,
-    submit.submit,
-    requests.abort,
-    requests.pause,
-    requests.resume,
-    requests.override,
-    doubtful_directories.resolve,
-    doubtful_directories.claims,
-    requests.restore,
-    dump.dump,
-    metastore.metastore,
-    metastore.state,
-):
-    program.add_command(command)

@@ -15,11 +15,12 @@ from compactor.compaction.disagreement import DirectoryDoubt, DoubtKind
 from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.insert_only.parquet_footer import read_footer
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import inputs_of_directory
 from compactor.rows.remote_source import open_source
-from compactor.site.files_and_metastore import AllocatedIds, must_lose_nothing, visibility_transactions
+from compactor.site.files_and_metastore import AllocatedIds, visibility_transactions
+from compactor.site.hidden_outputs import must_lose_nothing
 from compactor.site.site import Site, Target
 from compactor.worker.file_formats import file_format_of
 

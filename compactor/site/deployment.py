@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -17,15 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from compactor.base.errors import BadSetting
-from compactor.base.identities import process_user
 from compactor.base.private_files import CLIENT_KEYTAB, client_keytab, decode_configuration, read_unnamed_configuration
 from compactor.base.redaction import find_secrets, remember, remember_secrets
 from compactor.compaction.pool_policy import PoolPolicy, parse_policy
-from compactor.database.engine import open_database
 from compactor.metastore.metastore import Metastore, open_metastore
-from compactor.metastore.queue.hive2_queue import Hive2
-from compactor.metastore.schema import create
-from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.settings.compactor_toml import MetastoreProfile, Profile, parse_profile
 from compactor.settings.file_limits import FileLimits
@@ -35,7 +29,6 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.site.connection import PASSWORD_FILE, STORE_PASSWORD_FILE, credential_stores, metastore_url
 from compactor.site.mark_files import MarkFiles
 from compactor.site.mode import Mode, loosest_mode
-from compactor.site.old_site import OldSite
 from compactor.site.other_metastores import OtherMetastore, OtherMetastores
 from compactor.site.site import HISTORY_BY_WRITE_IDS, Site
 from compactor.site.spark_secrets import SPARK_KEYTABS
@@ -353,7 +346,8 @@ def _limits(settings: Settings) -> TxnLimits:
     )
 
 
-def _stores(configuration: Configuration) -> Stores:
+def stores_of(configuration: Configuration) -> Stores:
+    """Returns the stores of ``configuration``; each is opened when it is first used."""
     return Stores(configuration.stores, _listing_limits(configuration.settings))
 
 
@@ -377,7 +371,7 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
         state = None
         if configuration.own_state_url is not None:
             state = open_state(configuration.own_state_url, read_only=read_only)
-        storage = _stores(configuration)
+        storage = stores_of(configuration)
         others = OtherMetastores(configuration.others, url=configuration.url, token=store.claim_token)
         try:
             with closing(others):
@@ -420,34 +414,3 @@ def memory_of(configuration: Configuration, store: Metastore, storage: Storage) 
         warehouse = configuration.warehouse.rstrip("/")
         return MarkFiles(storage, f"{warehouse}/.compactor/memory", configuration.name, base=warehouse)
     return None
-
-
-@contextmanager
-def open_before_hive_3(configuration: Configuration, *, read_only: bool = True) -> Iterator[Site | OldSite]:
-    """Opens the site of ``configuration``, an ``OldSite`` if its metastore is still Hive 2's.
-
-    Raises:
-        NotSupported: the schema is neither Hive 2.3's nor one that ``open_site`` accepts.
-        DatabaseUnavailable: the database cannot be reached, or contains no metastore.
-    """
-    database = open_database(configuration.url, read_only=read_only)
-    try:
-        version = create.version(database)
-        if version is None or not is_hive_2(version):
-            with open_site(configuration, read_only=read_only) as site:
-                yield site
-            return
-        metastore = Hive2(database, hive_2_dialect(database.kind, version, database.url))
-        others = OtherMetastores(configuration.others, url=configuration.url, token=metastore.claim_token)
-        with closing(others):
-            yield OldSite(
-                name=configuration.name,
-                metastore=metastore,
-                storage=_stores(configuration),
-                settings=configuration.settings,
-                user=process_user(),
-                host=socket.gethostname(),
-                others=others,
-            )
-    finally:
-        database.close()

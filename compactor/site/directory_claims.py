@@ -15,17 +15,20 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from compactor import __version__
-from compactor.acid.listing import Listing
 from compactor.acid.names import CLAIM_PREFIX, DirectoryClaim, parse_claim
 from compactor.base.errors import AccessDenied, BadFile, CompactorError, Disagreement, StorageError
 from compactor.base.printable import printable
 from compactor.base.steps import Step, reach
-from compactor.metastore.catalog.locations import Locations
-from compactor.metastore.catalog.values import Table
-from compactor.metastore.claim_token import ClaimToken
-from compactor.storage.protocol import Storage
+
+if TYPE_CHECKING:
+    from compactor.acid.listing import Listing
+    from compactor.metastore.catalog.locations import Locations
+    from compactor.metastore.catalog.values import Table
+    from compactor.metastore.claim_token import ClaimToken
+    from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
 _CONTENT_BYTES = 4096  #: the part of a claim's content that is read

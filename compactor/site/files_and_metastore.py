@@ -1,20 +1,15 @@
-"""Checks that the files of a table agree with its metastore, before hiding files.
-
-See PROTOCOL 11.3, 11.5, 11.8.
-"""
+"""Checks that the files of a table agree with its metastore (PROTOCOL 11.3, 11.8)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from compactor.acid.directory import acid_directory
 from compactor.acid.names import known_directory
 from compactor.base.errors import CompactorError, Disagreement, NotFound
 from compactor.base.ids import TxnId
 from compactor.compaction.disagreement import DirectoryDoubt, Numbers, find_doubts, must_agree
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.transaction_rows import TxnRow, TxnType
-from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput
+from compactor.metastore.transactions.transaction_rows import TxnRow
 from compactor.site.site import Site, Target
 
 
@@ -93,51 +88,6 @@ def no_longer_there(site: Site, targets: Collection[Target]) -> dict[tuple[int, 
             except CompactorError as error:
                 errors[target.place] = error
     return errors
-
-
-def must_lose_nothing(site: Site, target: Target, names: Collection[str]) -> None:
-    """Checks that no row is lost with ``names``, outputs in ``target`` of compactions that did not commit.
-
-    Raises:
-        Disagreement: the remaining files do not prove it.
-    """
-    if not names:
-        return
-    listing = site.storage.listing(target.location)
-    snapshot = site.metastore.transactions.snapshot()
-    seen = acid_directory(listing, site.write_ids(target.table, snapshot), snapshot)
-    base = seen.base if seen.base is not None and seen.base.directory not in names else None
-    evidence = Evidence(
-        site.storage,
-        target.location,
-        listing,
-        uncounted={*names, *seen.aborted, *seen.unseen},
-        base=None if base is None else base.base.write_id,
-    )
-    rows = site.metastore.transactions.rows(set(visibility_transactions(names).values()))
-    for output in _outputs(names):
-        row = rows.get(output.txn)
-        evidence.must_cover(output, rebalances=row is not None and row.type is TxnType.REBALANCE_COMPACTION)
-
-
-def files_prove(site: Site, target: Target, names: Collection[str]) -> bool:
-    """Returns true if the files alone prove, without the metastore, that no row is lost with ``names``.
-
-    The transaction of these outputs must still have its locks, so that nobody can have deleted rows by their ROW__IDs.
-    """
-    listing = site.storage.listing(target.location)
-    unsure = visibility_transactions(listing.directories)
-    evidence = Evidence(site.storage, target.location, listing, uncounted={*names, *unsure}, base=None)
-    try:
-        for output in _outputs(names):
-            evidence.must_cover(output)
-    except Disagreement:
-        return False
-    return True
-
-
-def _outputs(names: Iterable[str]) -> list[NamedOutput]:
-    return [NamedOutput(name=name, txn=txn) for name, txn in sorted(visibility_transactions(names).items())]
 
 
 def visibility_transactions(names: Iterable[str]) -> dict[str, TxnId]:

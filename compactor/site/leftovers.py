@@ -16,16 +16,11 @@ from compactor.base.ids import TxnId
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.publish import naming, removal, stage
 from compactor.site.exclusive import renames, while_removing
-from compactor.site.files_and_metastore import AllocatedIds, files_prove, must_lose_nothing, visibility_transactions
-from compactor.site.site import (
-    Site,
-    Target,
-    View,
-    claims_of,
-    must_lie_alone,
-    must_lie_in_no_other,
-)
+from compactor.site.files_and_metastore import AllocatedIds, visibility_transactions
+from compactor.site.hidden_outputs import files_prove, must_lose_nothing
+from compactor.site.site import Site, Target, claims_of, must_lie_alone, must_lie_in_no_other
 from compactor.site.threads import SideBySide
+from compactor.site.view import View
 
 log = logging.getLogger(__name__)
 

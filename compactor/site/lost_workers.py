@@ -30,7 +30,7 @@ from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.queue.worker_claims import is_being_aborted
 from compactor.rewrite.publish import naming, removal
-from compactor.site.files_and_metastore import must_lose_nothing
+from compactor.site.hidden_outputs import must_lose_nothing
 from compactor.site.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider
 from compactor.site.mode import Mode, may, may_somewhere
 from compactor.site.restored_database import must_be_newest

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote
 
@@ -36,14 +37,21 @@ class MarkFiles:
     """
 
     def __init__(self, storage: Storage, folder: str, metastore: str, base: str | None = None) -> None:
-        self.place = f"{storage.resolve(folder)}/{quote(metastore, safe='')}"
-        self._base = storage.resolve(folder if base is None else base)
+        self._folder, self._metastore, self._base_folder = folder, metastore, folder if base is None else base
         self.known: tuple[Remembered, ...] = ()
         self.checked_at: float | None = None
         self.listed: tuple[Remembered, ...] = ()
         self.listed_at: float | None = None
         self._storage = storage
         self._read_before: dict[str, Remembered] = {}
+
+    @cached_property
+    def place(self) -> str:
+        return f"{self._storage.resolve(self._folder)}/{quote(self._metastore, safe='')}"
+
+    @cached_property
+    def _base(self) -> str:
+        return self._storage.resolve(self._base_folder)
 
     def newest(self) -> tuple[Remembered, ...]:
         """Returns the content of the files with the largest number.

@@ -13,9 +13,7 @@ from compactor.base.errors import BadSetting, CompactorError, DatabaseUnavailabl
 from compactor.database.engine import Database, open_database
 from compactor.metastore.catalog.locations import Locations
 from compactor.metastore.claim_token import ClaimToken
-from compactor.metastore.schema import create
-from compactor.metastore.schema.create import dialect_for
-from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
+from compactor.metastore.schema import detect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +91,9 @@ class OtherMetastores:
         return database
 
     def _is_other_metastore(self, database: Database) -> bool:
-        if not database.exists or (version := create.version(database)) is None:
+        if not database.exists or (version := detect.version(database)) is None:
             return False
-        of_kind = hive_2_dialect if is_hive_2(version) else dialect_for
-        database.adapt(of_kind(database.kind, version, database.url).adapt)
+        database.adapt(detect.dialect_of_any_hive(database.kind, version, database.url).adapt)
         return self._token is None or not self._token.is_in_same_database(ClaimToken(database))
 
 

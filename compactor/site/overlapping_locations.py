@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from compactor.base.errors import CompactorError, failing_alone
@@ -26,11 +27,13 @@ from compactor.compaction.location_overlaps import (
     normalise_location,
     overlapping_pairs,
 )
-from compactor.metastore.catalog.locations import Locations, PartitionGround, TableGround
-from compactor.metastore.catalog.values import PartitionPlace, Table
 from compactor.site.other_metastores import OtherMetastores
 from compactor.storage.places import whole_location
-from compactor.storage.protocol import Storage
+
+if TYPE_CHECKING:
+    from compactor.metastore.catalog.locations import Locations, PartitionGround, TableGround
+    from compactor.metastore.catalog.values import PartitionPlace, Table
+    from compactor.storage.protocol import Storage
 
 _FRESH_S = 60.0  #: the shortest time after which locations are read again
 _NEW = -1  #: stands for the id of a table that has none yet

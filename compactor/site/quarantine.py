@@ -33,7 +33,8 @@ from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.mode import Mode, may
 from compactor.site.restored_database import must_be_newest
-from compactor.site.site import Site, Target, View, claims_of, ground_of, must_lie_alone
+from compactor.site.site import Site, Target, claims_of, ground_of, must_lie_alone
+from compactor.site.view import View
 from compactor.state.quarantines import Quarantines
 
 log = logging.getLogger(__name__)

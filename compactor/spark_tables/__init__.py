@@ -8,6 +8,7 @@ and carry no SQL.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyspark
@@ -30,22 +31,31 @@ def must_have_data_sources(version: str = pyspark.__version__) -> None:
         )
 
 
-must_have_data_sources()  # before the imports below, which an older Spark does not have
-from compactor.spark_tables.acid_table import AcidTable, Merge  # noqa: E402
-from compactor.spark_tables.data_source import HiveAcid  # noqa: E402
-from compactor.spark_tables.session import forget_stream, register, snapshot  # noqa: E402
-from compactor.tables.writing.row_change import Changed  # noqa: E402
+must_have_data_sources()
 
 if TYPE_CHECKING:
+    from compactor.spark_tables.acid_table import AcidTable, Merge
+    from compactor.spark_tables.data_source import HiveAcid
+    from compactor.spark_tables.session import forget_stream, register, snapshot
     from compactor.spark_tables.sql_run import sql
+    from compactor.tables.writing.row_change import Changed
 
 __all__ = ["AcidTable", "Changed", "HiveAcid", "Merge", "forget_stream", "register", "snapshot", "sql"]
 
+_MODULES = {
+    "AcidTable": "compactor.spark_tables.acid_table",
+    "Changed": "compactor.tables.writing.row_change",
+    "HiveAcid": "compactor.spark_tables.data_source",
+    "Merge": "compactor.spark_tables.acid_table",
+    "forget_stream": "compactor.spark_tables.session",
+    "register": "compactor.spark_tables.session",
+    "snapshot": "compactor.spark_tables.session",
+    "sql": "compactor.spark_tables.sql_run",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Imports ``sql`` on first use, so that executors, which import this package, load no metastore."""
-    if name != "sql":
+    """Imports a name on first use. Every Python worker of an executor imports this package, and uses none of them."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from compactor.spark_tables.sql_run import sql
-
-    return sql
+    return getattr(import_module(_MODULES[name]), name)

@@ -42,7 +42,6 @@ from compactor.spark_tables.keeper_requests import (
     WriteChange,
 )
 from compactor.spark_tables.local_socket import KeeperConnection, connect
-from compactor.spark_tables.message_bytes import decode, encode
 
 _ENTRY = "compactor.spark_tables.keeper"
 #: Requests that need the keeper that took an earlier request: a new keeper does not have the transaction.
@@ -89,6 +88,9 @@ class Keeper:
             ForeignProcess: a process of another user listens instead of the keeper.
             BadMessage: the request or the answer is too long, or the answer does not belong to the request.
         """
+        # Executors carry a client with each task, and never ask: they are spared the tables of the wire format.
+        from compactor.spark_tables.message_bytes import encode
+
         data = encode(request)
         needs_earlier = isinstance(request, _LATER) or _continues_statement(request)
         answer = self._ask_running(request, data) if needs_earlier else self._ask_any(request, data)
@@ -165,6 +167,8 @@ class Keeper:
 
 def _exchange(connection: KeeperConnection, request: Request, data: bytes) -> Any:
     """Returns the keeper's answer, which may be a ``Failure``."""
+    from compactor.spark_tables.message_bytes import decode
+
     with connection:
         try:
             connection.send(data)

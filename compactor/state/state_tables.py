@@ -20,11 +20,15 @@ from sqlalchemy import (
     Text,
     select,
 )
-from sqlalchemy.dialects.mysql import LONGBLOB, MEDIUMTEXT
+
+from compactor.database.mysql_types import MySQLType
 
 metadata = MetaData()
 
 VERSION_TABLE = "COMPACTOR_VERSION"  #: Alembic's
+#: The versions of the steps in ``migrations``, the oldest first.
+STATE_VERSIONS = ("0001",)
+STATE_VERSION = STATE_VERSIONS[-1]
 
 
 def _key(name: str) -> Column[int]:
@@ -219,7 +223,7 @@ TABLE_MEMORIES = Table(
     Column("NEWEST_TXN_ID", BigInteger),
     Column("MADE_AT", BigInteger),
     Column("LOOK_AT", BigInteger),
-    Column("ENTITIES", LargeBinary().with_variant(LONGBLOB, "mysql", "mariadb")),
+    Column("ENTITIES", LargeBinary().with_variant(MySQLType("LONGBLOB"), "mysql", "mariadb")),
 )
 
 OVERRIDES = Table(
@@ -246,7 +250,7 @@ QUARANTINES = Table(
     Column("SINCE", BigInteger, nullable=False),
     Column("UNTIL", BigInteger, nullable=False),
     Column("BYTES", BigInteger, nullable=False),
-    Column("NAMES", Text().with_variant(MEDIUMTEXT, "mysql", "mariadb"), nullable=False),
+    Column("NAMES", Text().with_variant(MySQLType("MEDIUMTEXT"), "mysql", "mariadb"), nullable=False),
 )
 
 PLACES = Table(
@@ -300,10 +304,6 @@ READS = Table(
 
 #: Alembic's only row. Transactions that read before they write lock it, so only one of them runs at a time.
 VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
-
-for _table in metadata.tables.values():
-    # Names may differ only by case, and may hold any character.
-    _table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")
 
 
 def lock_state(conn: Connection) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from compactor.acid.listing import Listing
-from compactor.acid.tree import Anchor, Tree
-from compactor.base.errors import StorageError
-from compactor.storage.capabilities import Capabilities, Deferring, TakenRange, TakingOver
-from compactor.storage.store_options import StoreOptions
+if TYPE_CHECKING:
+    from compactor.acid.listing import Listing
+    from compactor.acid.tree import Anchor, Tree
+    from compactor.base.errors import StorageError
+    from compactor.storage.capabilities import Capabilities, Deferring, TakenRange, TakingOver
+    from compactor.storage.store_options import StoreOptions
 
 
 class Storage(Protocol):

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from compactor.acid.listing import Listing
-from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import StorageError
-from compactor.storage.abfs import AbfsStorage
-from compactor.storage.build_listing import ListingLimits
-from compactor.storage.capabilities import Capabilities, Deferring, TakenRange, TakingOver
-from compactor.storage.gcs import GcsStorage
-from compactor.storage.hdfs import HdfsStorage
-from compactor.storage.local import LocalStorage
-from compactor.storage.protocol import Storage, StoredFile
-from compactor.storage.s3 import S3Storage
 from compactor.storage.store_options import SCHEMES, StoreOptions
+
+if TYPE_CHECKING:
+    from compactor.acid.listing import Listing
+    from compactor.acid.tree import Anchor, Tree
+    from compactor.storage.build_listing import ListingLimits
+    from compactor.storage.capabilities import Capabilities, Deferring, TakenRange, TakingOver
+    from compactor.storage.protocol import Storage, StoredFile
+
+_LOCAL = "local"
 
 
 class Stores:
-    """All stores of a metastore's tables. A store is opened when it is first used."""
+    """All stores of a metastore's tables. A store is imported and opened when it is first used."""
 
     def __init__(self, options: StoreOptions | None = None, limits: ListingLimits | None = None) -> None:
         self._options = options or StoreOptions()
         self._limits = limits
-        self._local = LocalStorage(limits)
-        self._by_kind: dict[str, Storage] = {
-            "hdfs": HdfsStorage(self._options, limits),
-            "s3": S3Storage(self._options, limits),
-            "abfs": AbfsStorage(self._options, limits),
-            "gs": GcsStorage(self._options, limits),
-        }
+        self._opened: dict[str, Storage] = {}
 
     @property
     def options(self) -> StoreOptions:
@@ -45,9 +39,31 @@ class Stores:
     def store_of(self, path: str) -> Storage:
         """Returns the store of ``path``, which may be a location."""
         scheme, colon, _ = path.partition(":")
-        if colon and "/" not in scheme and scheme in SCHEMES:
-            return self._by_kind[SCHEMES[scheme]]
-        return self._local
+        kind = SCHEMES[scheme] if colon and "/" not in scheme and scheme in SCHEMES else _LOCAL
+        store = self._opened.get(kind)
+        # Of several threads one opens the store, so that they share its connections.
+        return store if store is not None else self._opened.setdefault(kind, self._open(kind))
+
+    def _open(self, kind: str) -> Storage:
+        if kind == "hdfs":
+            from compactor.storage.hdfs import HdfsStorage
+
+            return HdfsStorage(self._options, self._limits)
+        if kind == "s3":
+            from compactor.storage.s3 import S3Storage
+
+            return S3Storage(self._options, self._limits)
+        if kind == "abfs":
+            from compactor.storage.abfs import AbfsStorage
+
+            return AbfsStorage(self._options, self._limits)
+        if kind == "gs":
+            from compactor.storage.gcs import GcsStorage
+
+            return GcsStorage(self._options, self._limits)
+        from compactor.storage.local import LocalStorage
+
+        return LocalStorage(self._limits)
 
     def capabilities(self, path: str) -> Capabilities:
         return self.store_of(path).capabilities(path)

@@ -31,15 +31,8 @@ from compactor.site import leftovers
 from compactor.site.exclusive import renames
 from compactor.site.heartbeat import Heartbeat, heartbeat_period_ms
 from compactor.site.restored_database import must_not_be_older
-from compactor.site.site import (
-    Look,
-    Site,
-    Target,
-    Targets,
-    claims_of,
-    must_be_compactable,
-    must_lie_in_no_other,
-)
+from compactor.site.site import Site, Target, Targets, claims_of, must_be_compactable, must_lie_in_no_other
+from compactor.site.view import Look
 from compactor.worker.claimed_entries import ClaimedEntries
 from compactor.worker.commit import committing
 from compactor.worker.compaction_phases import (

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from compactor.base.ids import TxnId
 from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan
-from compactor.rewrite.plan.unit import FileFormat
 from compactor.rewrite.publish.stage import Staged
 from compactor.site.entry_group import advance_to
 from compactor.site.run_as import run_as

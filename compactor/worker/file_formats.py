@@ -5,9 +5,7 @@ from __future__ import annotations
 from compactor.acid.names import Layout
 from compactor.base.errors import NotSupported, Refused
 from compactor.metastore.catalog.values import Table
-from compactor.orc.codecs.bloom_filters import filters_by_name
-from compactor.orc.format.hive_types import parse_hive_type
-from compactor.rewrite.plan.unit import FileFormat, file_format
+from compactor.rewrite.plan.file_format import FileFormat, file_format
 from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
 from compactor.site.named_tables import nearest
 from compactor.site.site import Site, Target
@@ -47,6 +45,10 @@ def must_suit(table: Table, output_class: OutputClass | None, layout: Layout) ->
         raise Refused(f"{table}: {reason}")
     if table.is_insert_only:
         raise Refused(f"{table}: {output_class}: files of an insert-only table are combined as they are")
+    # Few requests name a class of files, and the question brings the libraries that write ORC.
+    from compactor.orc.codecs.bloom_filters import filters_by_name
+    from compactor.orc.format.hive_types import parse_hive_type
+
     types = {column.name.lower(): column.type for column in table.columns}
     row = parse_hive_type(table.row_type)
     for name in output_class.bloom_filters or ():

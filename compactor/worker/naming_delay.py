@@ -14,7 +14,8 @@ from compactor.base.errors import LockNotGranted
 from compactor.base.ids import TxnId
 from compactor.compaction.decision import NothingToDo, check_enough
 from compactor.compaction.states import CompactionType
-from compactor.site.site import Look, Target, View
+from compactor.site.site import Target
+from compactor.site.view import Look, View
 
 
 def delayed_view(look: Look, target: Target, txn: TxnId | None, type: CompactionType) -> View:

@@ -16,13 +16,15 @@ from compactor.orc.format.java_zones import default_zone
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
 from compactor.rewrite.full_acid.split import with_split_bytes
 from compactor.rewrite.plan.chunks import must_fit, plan_slices, plan_within_bound
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
-from compactor.rewrite.plan.unit import SHAPES, FileFormat
-from compactor.settings.output_class import OutputClass
-from compactor.site.site import Look, Site, Target, View, compactor_view
+from compactor.rewrite.plan.unit import SHAPES
+from compactor.site.site import Site, Target
+from compactor.site.view import Look, View, compactor_view
 from compactor.worker.bounded_requests import bound_of
 from compactor.worker.file_formats import file_format_of
 from compactor.worker.naming_delay import delayed_view
+from compactor.worker.plan_summary import PlanSummary
 from compactor.worker.rebalance_view import allocate_write_id, must_be_possible
 
 
@@ -56,39 +58,6 @@ class PlanRequest:
     order_by: str | None = None
     small_stripe_bytes: int | None = None
     full_verify: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanSummary:
-    """A plan in a few words.
-
-    ``slices``, each of at most ``slice_deltas`` deltas, are merged first. ``delay`` says what ``compactor.naming.delay``
-    does; None where it is not set. ``output_class`` is the class of files that the request wants.
-    """
-
-    slices: int = 0
-    slice_deltas: int = 0
-    delay: str | None = None
-    output_class: OutputClass | None = None
-
-    def to_json(self) -> dict[str, object]:
-        output_class = None if self.output_class is None else str(self.output_class)
-        return {"slices": self.slices, "delay": self.delay, "output_class": output_class}
-
-    @property
-    def sentences(self) -> list[str]:
-        """The summary as sentences for people."""
-        sentences: list[str] = []
-        if self.slices:
-            sentences.append(
-                f"{self.slices} slices of at most {self.slice_deltas} deltas are merged in the staging directory first "
-                "(hive.compactor.max.num.delta)"
-            )
-        if self.delay is not None:
-            sentences.append(f"compactor.naming.delay: {self.delay}")
-        if self.output_class is not None:
-            sentences.append(f"{self.output_class}: stripes of another class are re-encoded")
-        return sentences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

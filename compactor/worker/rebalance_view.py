@@ -10,7 +10,8 @@ from compactor.base.errors import LockNotGranted, Refused
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.order_by import OrderBy, check_columns, parse_order_by
 from compactor.metastore.catalog.values import Table
-from compactor.site.site import Site, Target, View, compactor_view
+from compactor.site.site import Site, Target
+from compactor.site.view import View, compactor_view
 
 
 def must_be_possible(table: Table, *, buckets: int | None, order_by: str | None) -> tuple[OrderBy, ...]:

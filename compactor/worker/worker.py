@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
-from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
-from compactor.base.steps import Step, reach
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.rewrite.run.runner import Runner
-from compactor.site.mode import Mode, may
-from compactor.site.restored_database import must_be_newest
-from compactor.site.site import VERSION, Site
+from compactor.site.site import Site
 from compactor.worker.claimed_entries import ClaimedEntries
 from compactor.worker.compaction_group import CompactionGroup
-from compactor.worker.compaction_phases import Claimed
-from compactor.worker.ending import Outcome, end
+from compactor.worker.ending import Outcome
 from compactor.worker.under_way import Options
+from compactor.worker.waiting_entries import claim, is_ours
 
 log = logging.getLogger(__name__)
 
@@ -50,42 +45,11 @@ def work_together(
     put_back_ids: list[int] = []
     for entries in (together, *([entry] for entry in alone)):
         if entries:
-            claimed = _claim(site, [entry.id for entry in entries])
+            claimed = claim(site, [entry.id for entry in entries])
             group = ClaimedEntries(claimed, report)
             put_back_ids += CompactionGroup(site=site, group=group, runner=runner, options=options).run(claimed)
     return tuple(put_back_ids)
 
 
-def end_waiting(site: Site, entry_id: int, error: CompactorError) -> None:
-    """Ends a waiting entry with an error from before any worker had it.
-
-    Does nothing if it no longer waits.
-    """
-    must_be_newest(site)
-    for member in _claim(site, [entry_id]):
-        end(member, error)
-
-
-def is_ours(site: Site, entity: Entity) -> bool:
-    """Returns true if the mode lets our workers compact ``entity``; false if its settings cannot be read."""
-    try:
-        with failing_alone(entity):
-            return may(site.settings_of(entity), Mode.COMPACT)
-    except DatabaseUnavailable:
-        raise
-    except CompactorError as error:
-        log.warning("%s: is left alone: %s", entity, error)
-        return False
-
-
 def _table(entity: Entity) -> Entity:
     return Entity(database=entity.database, table=entity.table)
-
-
-def _claim(site: Site, ids: Iterable[int]) -> list[Claimed]:
-    """Claims each entry under its own worker id, which identifies it until it has recorded a transaction."""
-    workers = {number: site.identity("worker") for number in ids}
-    entries = site.metastore.claims.claim_all(workers, VERSION)
-    reach(Step.CLAIMED)
-    now = time.monotonic()
-    return [Claimed(site=site, entry=entry, worker_id=workers[entry.id], started=now) for entry in entries]

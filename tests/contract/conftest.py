@@ -13,7 +13,8 @@ import pytest
 from compactor.database.engine import open_database
 from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import create
-from compactor.state.state_database import OwnState, init
+from compactor.state.state_database import OwnState
+from compactor.state.state_upgrade import init
 from tests.support import servers
 from tests.support.places import Place
 

@@ -15,7 +15,7 @@ from compactor.cli.program import program
 from compactor.database.engine import open_database
 from compactor.metastore.metastore import open_metastore
 from compactor.metastore.transactions.transactions import Transactions
-from compactor.state.state_database import upgrade
+from compactor.state.state_upgrade import upgrade
 from tests.support.places import PASSWORD, Place
 
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")

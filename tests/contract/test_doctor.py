@@ -29,8 +29,9 @@ from compactor.settings.precedence import Settings
 from compactor.site.finding import Finding, Level
 from compactor.site.hive_roles import LEADERS
 from compactor.site.site import Site
-from compactor.state.state_database import OwnState, init, open_state
+from compactor.state.state_database import OwnState, open_state
 from compactor.state.state_tables import metadata
+from compactor.state.state_upgrade import init
 from compactor.storage.local import LocalStorage
 from tests.support import servers
 from tests.support.places import Place

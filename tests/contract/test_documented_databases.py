@@ -18,8 +18,9 @@ from compactor.metastore.metastore import open_metastore
 from compactor.settings.precedence import Settings
 from compactor.site.finding import Level
 from compactor.site.site import Site
-from compactor.state.state_database import init, open_state
+from compactor.state.state_database import open_state
 from compactor.state.state_tables import metadata
+from compactor.state.state_upgrade import init
 from compactor.storage.local import LocalStorage
 from tests.support import servers
 from tests.support.downloads import ROOT

@@ -20,7 +20,8 @@ from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database, open_database
 from compactor.metastore.metastore import open_metastore
 from compactor.metastore.queue.hive2_queue import Hive2
-from compactor.metastore.schema.hive2 import Hive2Schema, hive_2_dialect, is_hive_2
+from compactor.metastore.schema.detect import is_hive_2
+from compactor.metastore.schema.hive2 import Hive2Schema, hive_2_dialect
 from tests.support import hive2, servers
 from tests.support.expected import step
 

@@ -27,7 +27,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state.state_database import init
+from compactor.state.state_upgrade import init
 from compactor.worker.ending import Result
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
 from tests.support.passes import clean_all

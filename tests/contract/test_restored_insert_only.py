@@ -13,7 +13,7 @@ from compactor.base.steps import Step
 from compactor.metastore.catalog.values import Table
 from compactor.requests.advance import advance, measure_gap
 from compactor.requests.resolve import Ruling
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.site.site import Site
 from tests.contract.test_restored import CASES as FULL_ACID
 from tests.contract.test_restored import WRITTEN, backup, copied_during, hours_pass, sampled, site

@@ -12,7 +12,7 @@ from sqlalchemy.types import TypeEngine
 from compactor.database.engine import open_database
 from compactor.metastore.metastore import open_metastore
 from compactor.metastore.schema import create
-from compactor.metastore.schema.create import dialect_for
+from compactor.metastore.schema.detect import dialect_for
 from compactor.metastore.schema.tables import metadata
 from tests.support import servers
 from tests.support.hive4 import HIVE_4_1

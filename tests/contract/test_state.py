@@ -22,14 +22,14 @@ from compactor.compaction.quarantine_rules import Quarantined
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.database.engine import open_database
-from compactor.state import state_database
+from compactor.state import state_database, state_upgrade
 from compactor.state.batches import BatchState
 from compactor.state.decisions import Decided
 from compactor.state.runs import Run
 from compactor.state.seen_conditions import SeenEntity
 from compactor.state.sightings import KnownPlace, Sighting
 from compactor.state.state_database import OwnState
-from compactor.state.state_tables import DECISIONS, VERSION_TABLE, metadata
+from compactor.state.state_tables import DECISIONS, STATE_VERSION, VERSION_TABLE, metadata
 from tests.support import servers
 from tests.support.downloads import ROOT
 from tests.support.patience import PATIENCE
@@ -50,7 +50,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, server: Callable[[str], 
 
 @pytest.fixture
 def state(url: str) -> Iterator[OwnState]:
-    opened = state_database.init(url)
+    opened = state_upgrade.init(url)
     yield opened
     opened.close()
 
@@ -59,7 +59,7 @@ def test_the_steps_make_what_the_models_say(state: OwnState) -> None:
     with state.database.read() as conn:
         context = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
-    assert state_database.version(state.database) == state_database.newest_version()
+    assert state_database.version(state.database) == STATE_VERSION
 
 
 # --- creation -----------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def init_until(url: str, count: int) -> bool:
 
     event.listen(database.engine, "before_cursor_execute", end)
     try:
-        state_database.upgrade(database)
+        state_upgrade.upgrade(database)
     except Killed:
         return False
     finally:
@@ -108,8 +108,8 @@ def test_creation_that_is_killed_after_any_statement_is_completed_by_the_next(
         make_again(url, server, name)
         if init_until(url, statements):
             break
-        state_database.init(url).close()
-        opened = state_database.init(url)
+        state_upgrade.init(url).close()
+        opened = state_upgrade.init(url)
         with opened.database.read() as conn:
             context = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE})
             assert compare_metadata(context, metadata) == [], statements
@@ -120,7 +120,7 @@ def test_creation_that_is_killed_after_any_statement_is_completed_by_the_next(
 
 @pytest.mark.whole
 def test_several_creations_at_once(url: str) -> None:
-    code = "import sys; from compactor.state.state_database import init; init(sys.argv[1]).close()"
+    code = "import sys; from compactor.state.state_upgrade import init; init(sys.argv[1]).close()"
     command = [sys.executable, "-W", "error", "-c", code, url]
     calls = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     assert [(call.communicate(timeout=PATIENCE)[1], call.returncode) for call in calls] == [("", 0)] * 4
@@ -132,7 +132,7 @@ def test_a_table_of_that_name_with_other_columns_is_refused(url: str) -> None:
     with database.write() as conn:
         conn.exec_driver_sql('CREATE TABLE "COMPACTOR_RUNS" (a INT)')
     with pytest.raises(DatabaseUnavailable, match=r"table COMPACTOR_RUNS with the columns a; expected .*RUN_ID"):
-        state_database.upgrade(database)
+        state_upgrade.upgrade(database)
     database.close()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state.state_database import init
+from compactor.state.state_upgrade import init
 from tests.support import servers
 
 EMBEDDED, HIVE3 = "embedded", "hive3"

@@ -30,7 +30,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.requests.request import request_compaction
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site

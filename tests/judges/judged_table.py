@@ -17,8 +17,9 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import NOTHING_OPEN, TxnId, WriteId
 from compactor.orc.codecs import arrow_codec
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import PlanContext, plan
-from compactor.rewrite.plan.unit import FileFormat, Shape, Unit, UnitResult
+from compactor.rewrite.plan.unit import Shape, Unit, UnitResult
 from compactor.storage.local import LocalStorage
 from tests.judges import PYORC, JavaJudge, Judge, Predicate, Row, orc_2_3
 from tests.judges.examples import WRITERS, Directory, Example, Round

@@ -11,8 +11,9 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.names import Layout
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.ids import NOTHING_OPEN, TxnId, WriteId
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import PlanContext, plan
-from compactor.rewrite.plan.unit import FileFormat, Shape, UnitResult
+from compactor.rewrite.plan.unit import Shape, UnitResult
 from compactor.storage.local import LocalStorage
 from tests.judges import Predicate, judges, orc_1_5, orc_2_3
 from tests.support.acid_files import FIRST_FILE

@@ -42,7 +42,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site import lost_workers
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state import state_database
+from compactor.state import state_upgrade
 from compactor.state.stored_overrides import Override
 from demo.delta_writer import write_rows
 from tests.support.backups import Backup, without_memory
@@ -104,7 +104,7 @@ class PassesOverTime(RuleBasedStateMachine):
         environment = {"COMPACTOR_METASTORE_URL": f"sqlite:///{self.home / 'metastore.db'}"}
         if has_own_state:
             environment["COMPACTOR_STATE_URL"] = f"sqlite:///{self.home / 'state.db'}"
-            state_database.init(environment["COMPACTOR_STATE_URL"]).close()
+            state_upgrade.init(environment["COMPACTOR_STATE_URL"]).close()
         opened = self.stack.enter_context(open_site(configure(environment=environment)))
         self.stack.enter_context(patch.dict(clock._NOW))
         self.site = without_memory(opened)  # which would refuse every pass after a restore

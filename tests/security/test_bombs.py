@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from compactor.cli.program import program
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.site.site import Site
 from tests.support import bombs, insert_only
 from tests.support.bombed import Report, passed_over

@@ -30,7 +30,7 @@ from compactor.requests.in_doubt import in_doubt
 from compactor.requests.request import request_compaction
 from compactor.requests.resolve import Ruling, resolve
 from compactor.requests.restore import restore
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.finding import Finding, Level
 from compactor.site.site import Site

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.state.state_database import init
+from compactor.state.state_upgrade import init
 from tests.storage.conftest import KINDS, Place
 from tests.support import servers
 from tests.support.history.operations import Operation, dead, recorded

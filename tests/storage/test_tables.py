@@ -21,7 +21,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.requests.restore import restore
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.publish import quarantine_moves
 from compactor.site import lost_workers
 from compactor.site.quarantine import erase_due

@@ -25,7 +25,7 @@ from compactor.requests.request import request_compaction
 from compactor.site.deployment import open_deployment
 from compactor.site.site import Site, own_state
 from compactor.state.batches import Batch
-from compactor.state.state_database import upgrade
+from compactor.state.state_upgrade import upgrade
 from demo.servers import AirflowServers, ServersFailed
 from tests.support.downloads import ROOT
 from tests.support.driver import FOLDER, binary

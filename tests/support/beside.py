@@ -31,7 +31,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state import state_database
+from compactor.state import state_upgrade
 from compactor.tables.store import Store
 from demo.snapshot_reader import read_snapshot
 from tests.support.expected import difference, plain_rows, render
@@ -266,7 +266,7 @@ def side_by_side(place: Place, server: Server) -> Iterator[Beside]:
     """Yields both sides, running on the place's database; Hive ends with the block, and so does one started in its place."""
     url = server.url.format(name=place.release.name)
     database = open_database(url)
-    state_database.upgrade(database)
+    state_upgrade.upgrade(database)
     database.close()
     engine = create_engine(url)
     hive = Hive(place)

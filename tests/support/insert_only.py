@@ -16,7 +16,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.site.site import Site
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction

@@ -44,7 +44,7 @@ def listening(folder: Path, metastore_url: str) -> Iterator[Told]:
 
     from compactor.airflow.options import PREFIX
     from compactor.airflow.page.app import build
-    from compactor.state import state_database
+    from compactor.state import state_upgrade
 
     token, config = folder / "reads-token", folder / "told.toml"
     told, state = Told(token=secrets.token_hex(16), config=config), f"sqlite:///{folder / 'told-state.db'}"
@@ -52,7 +52,7 @@ def listening(folder: Path, metastore_url: str) -> Iterator[Told]:
     token.chmod(0o600)
     token.chmod(0o600)
     config.write_text(_CONFIGURATION.format(url=metastore_url, state=state, token=token))
-    state_database.init(state).close()
+    state_upgrade.init(state).close()
 
     app = FastAPI()
     app.mount(PREFIX, build())

@@ -20,7 +20,7 @@ import pytest
 
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state.state_database import init
+from compactor.state.state_upgrade import init
 from tests.model.reader import Snapshot, read_rows
 from tests.support import servers
 from tests.support.backups import Backup, DumpedBackup

@@ -21,7 +21,7 @@ from compactor.base.errors import CommitUnknown, CompactorError
 from compactor.metastore.catalog.values import Table
 from compactor.site.deployment import configure, open_site
 from compactor.site.site import Site
-from compactor.state.state_database import init
+from compactor.state.state_upgrade import init
 from tests.support import servers
 from tests.support.passes import ROLES, every_role
 from tests.support.patience import PATIENCE

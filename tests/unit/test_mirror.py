@@ -83,6 +83,10 @@ ELSEWHERE: dict[str, str] = {
     "site/other_metastores.py": "security/test_other_metastores.py",
     "requests/give_up_claims.py": "unit/cli/test_doubtful_directories.py",
     "site/old_site.py": "unit/hive2/test_last_majors.py",
+    "site/hidden_outputs.py": "unit/site/test_files_and_metastore.py",
+    "site/view.py": "unit/site/test_site.py",
+    "worker/waiting_entries.py": "unit/worker/test_worker.py",
+    "worker/plan_summary.py": "unit/worker/test_planning.py",
 }
 
 #: Files of tests about more than one module. Any other file whose module is gone is stale, or has to move with it.

@@ -30,11 +30,11 @@ from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.queue.queue_rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED, QUEUE, TAKEN_HERE
 from compactor.metastore.queue.queue_table import QueueTable
+from compactor.metastore.schema.dialect import entity_is
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
 )
-from compactor.metastore.transactions.components import entity_is
 
 _TYPES = tuple(kind.value for kind in CompactionType)
 _FINE = CC.CC_STATE == State.SUCCEEDED.value

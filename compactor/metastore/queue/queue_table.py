@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -23,22 +23,24 @@ from sqlalchemy import (
 
 from compactor.acid import txn_states
 from compactor.base.errors import LostClaim, NotSupported
-from compactor.base.ids import TxnId
-from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.database.clock import now_ms
-from compactor.database.engine import Database
 from compactor.database.prepared import send
 from compactor.metastore.queue import queue_rows
 from compactor.metastore.queue.queue_rows import CQ, QUEUE
-from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.free_text import fit_free_text
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
     NEXT_COMPACTION_QUEUE_ID,
 )
-from compactor.metastore.transactions import transaction_rows as txn_rows
+
+if TYPE_CHECKING:
+    from compactor.base.ids import TxnId
+    from compactor.compaction.queue_entry import Entry
+    from compactor.database.engine import Database
+    from compactor.metastore.schema.dialect import Dialect
+    from compactor.metastore.transactions import transaction_rows as txn_rows
 
 
 @cache

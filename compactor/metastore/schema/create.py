@@ -1,7 +1,4 @@
-"""The schema of a metastore: its dialect, its version, and Hive 4's schema in an empty database.
-
-Also Hive 4's schema as SQL text.
-"""
+"""Hive 4's schema in an empty database and as SQL text."""
 
 from __future__ import annotations
 
@@ -11,43 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Dialect as SqlDialect
-from sqlalchemy import Table, inspect, select
+from sqlalchemy import Table, inspect
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from compactor.base.errors import DatabaseUnavailable, NotSupported
+from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import Database
 from compactor.metastore.schema import views
-from compactor.metastore.schema.dialect import Dialect, MySQL4, Postgres4
-from compactor.metastore.schema.hive2 import is_hive_2
-from compactor.metastore.schema.hive3 import MySQL31, Postgres31
+from compactor.metastore.schema.hive3 import Postgres31
 from compactor.metastore.schema.tables import SCHEMA_VERSION, SEEDS, VERSION, metadata
-
-#: Schemas whose Hive goes by MIN_HISTORY_WRITE_ID unless told otherwise: it records there, by write IDs, what transactions
-#: may read, and nothing in MIN_HISTORY_LEVEL; and it commits a compaction without holding TXN_LOCK_TBL.
-BY_WRITE_IDS = frozenset({"4.2.0"})
-
-DIALECTS: tuple[Dialect, ...] = (Dialect(), Postgres4(), Postgres31(), MySQL4(), MySQL31())
-
-
-def dialect_for(database: str, schema_version: str, url: str) -> Dialect:
-    """Returns the dialect for a kind of database and SCHEMA_VERSION; ``url`` is for the message.
-
-    Raises:
-        NotSupported: there is no dialect for it.
-    """
-    for dialect in DIALECTS:
-        if dialect.database == database and schema_version in dialect.schema_versions:
-            return dialect
-    if is_hive_2(schema_version):
-        raise NotSupported(
-            f"metastore {url}: schema {schema_version} is Hive 2's, of which only `compactor doctor --before-hive-3` knows "
-            "what to do; everything else is for Hive 3.1 and later"
-        )
-    known = ", ".join(f"{d.database} with schema {' or '.join(d.schema_versions)}" for d in DIALECTS)
-    raise NotSupported(
-        f"metastore {url}: {database} with schema {schema_version} is not supported; supported is {known}"
-    )
 
 
 def create(database: Database) -> None:
@@ -73,18 +42,6 @@ def create(database: Database) -> None:
                 conn.execute(table.insert().values(**row))
         for statement in views.statements(database.kind):
             conn.exec_driver_sql(statement.replace("%", _PERCENT.get(database.kind, "%")))
-
-
-def version(database: Database) -> str | None:
-    """Returns SCHEMA_VERSION of the metastore in ``database``; None if there is none.
-
-    Raises:
-        DatabaseUnavailable: the database cannot be reached.
-    """
-    with database.read() as conn:
-        if not inspect(conn).has_table(VERSION.name):
-            return None
-        return conn.execute(select(VERSION.c.SCHEMA_VERSION).order_by(VERSION.c.VER_ID)).scalars().first()
 
 
 def schema_sql(kind: str) -> str:
@@ -113,7 +70,15 @@ def views_sql(kind: str, *, hive3: bool = False) -> str:
 
 
 def _ordered() -> list[Table]:
-    """Returns the tables in order of their references, VERSION last: a schema without it is incomplete."""
+    """Returns the tables in order of their references, VERSION last: a schema without it is incomplete.
+
+    They get the options that only their creation needs. To take an option, SQLAlchemy imports the database's dialect.
+    """
+    for table in metadata.tables.values():
+        table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_default_charset="latin1")
+        for index in table.indexes:
+            if index.name in _HASH_INDEXES:
+                index.dialect_kwargs["postgresql_using"] = "hash"
     return [*(table for table in metadata.sorted_tables if table is not VERSION), VERSION]
 
 
@@ -121,6 +86,7 @@ def _first_rows(table: Table) -> list[Mapping[str, Any]]:
     return [row for owner, row in SEEDS if owner is table]
 
 
+_HASH_INDEXES = ("TC_TXNID_INDEX", "HL_TXNID_INDEX")  #: on PostgreSQL
 #: For rendering only: it connects to no database.
 _DIALECTS: dict[str, SqlDialect] = {
     "sqlite": sqlite.dialect(),

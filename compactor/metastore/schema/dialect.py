@@ -16,6 +16,7 @@ from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 from compactor.acid import partition_names, txn_states
 from compactor.acid.names import Layout
 from compactor.base.ids import TxnId
+from compactor.compaction.queue_entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send, send_all
 from compactor.metastore.schema.tables import TRANSACTION_TABLES, TXN_COMPONENTS, TXN_LOCK_TBL, TXNS, WRITE_SET
@@ -31,6 +32,15 @@ _COMMITTED = update(TXNS).where(TXNS.c.TXN_ID == bindparam("of_txn"))
 def one_of(column: ColumnElement[Any], values: str) -> ColumnElement[bool]:
     """Returns the condition that ``column`` is one of the letters; unlike ``in_`` it can be compiled once."""
     return or_(*(column == value for value in values))
+
+
+def entity_is(table: Table, prefix: str, entity: Entity, *partitions: str | None) -> ColumnElement[bool]:
+    """Returns the condition for rows of ``entity``, or of its table and one of ``partitions`` if any are given."""
+    columns = table.c
+    names = partitions or (entity.partition,)
+    partition = columns[f"{prefix}_PARTITION"]
+    here = partition.is_(None) if names == (None,) else partition.in_(names)
+    return (columns[f"{prefix}_DATABASE"] == entity.database) & (columns[f"{prefix}_TABLE"] == entity.table) & here
 
 
 class Dialect:

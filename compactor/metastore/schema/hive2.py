@@ -92,11 +92,6 @@ class MySQL23(Hive2Schema, MySQL4):
 HIVE_2: tuple[Dialect, ...] = (Postgres23(), MySQL23())
 
 
-def is_hive_2(schema_version: str) -> bool:
-    """Returns true if this SCHEMA_VERSION is that of a Hive before 3."""
-    return schema_version.startswith(("1.", "2."))
-
-
 def hive_2_dialect(database: str, schema_version: str, url: str) -> Dialect:
     """Returns the dialect for a kind of database and SCHEMA_VERSION; ``url`` is for the message.
 

@@ -28,10 +28,10 @@ from sqlalchemy import (
     false,
     func,
 )
-from sqlalchemy.dialects import mysql
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.types import TIMESTAMP, VARBINARY, TypeEngine
 
 from compactor.acid import txn_states
+from compactor.database.mysql_types import MySQLBit, MySQLType
 
 CATALOG = "hive"  #: CTLG_NAME of everything that Compactor reads
 
@@ -43,7 +43,7 @@ metadata = MetaData()
 
 
 #: ``latin1_bin`` in MySQL's catalog tables, so that names there differ by case.
-_EXACT = {"charset": "latin1", "collation": "latin1_bin"}
+_EXACT = "CHARACTER SET latin1 COLLATE latin1_bin"
 _SERVERS = ("mysql", "mariadb")
 
 
@@ -51,12 +51,12 @@ def _on_mysql(type: TypeEngine[_T], variant: TypeEngine[Any]) -> TypeEngine[_T]:
     return type.with_variant(variant, *_SERVERS)
 
 
-_LONG_TEXT = _on_mysql(Text(), mysql.LONGTEXT())
-_MEDIUM_TEXT = _on_mysql(Text(), mysql.MEDIUMTEXT())
-_EXACT_TEXT = _on_mysql(Text(), mysql.MEDIUMTEXT(**_EXACT))
-_FLAG = _on_mysql(Boolean(), mysql.BIT(1))
-_TIMESTAMP = _on_mysql(DateTime(), mysql.TIMESTAMP())
-_BYTES = _on_mysql(LargeBinary(2048), mysql.VARBINARY(2048))
+_LONG_TEXT = _on_mysql(Text(), MySQLType("LONGTEXT"))
+_MEDIUM_TEXT = _on_mysql(Text(), MySQLType("MEDIUMTEXT"))
+_EXACT_TEXT = _on_mysql(Text(), MySQLType(f"MEDIUMTEXT {_EXACT}"))
+_FLAG = _on_mysql(Boolean(), MySQLBit())
+_TIMESTAMP = _on_mysql(DateTime(), TIMESTAMP())
+_BYTES = _on_mysql(LargeBinary(2048), VARBINARY(2048))
 
 
 def _id(name: str, target: str | None = None, *, nullable: bool = False) -> Column[int]:
@@ -75,7 +75,7 @@ def _text(name: str, length: int, *, nullable: bool = True, **kwargs: Any) -> Co
 
 def _name(name: str, length: int, *arguments: ForeignKey, nullable: bool = True, **kwargs: Any) -> Column[str]:
     """Returns the type of a text in the catalog."""
-    type = _on_mysql(String(length), mysql.VARCHAR(length, **_EXACT))
+    type = _on_mysql(String(length), MySQLType(f"VARCHAR({length}) {_EXACT}"))
     return Column(name, type, *arguments, nullable=nullable, **kwargs)
 
 
@@ -111,7 +111,7 @@ TXN_COMPONENTS = Table(
     _text("TC_PARTITION", 767),
     _code("TC_OPERATION_TYPE"),
     _id("TC_WRITEID", nullable=True),
-    Index("TC_TXNID_INDEX", "TC_TXNID", postgresql_using="hash"),
+    Index("TC_TXNID_INDEX", "TC_TXNID"),
 )
 
 COMPLETED_TXN_COMPONENTS = Table(
@@ -123,7 +123,7 @@ COMPLETED_TXN_COMPONENTS = Table(
     _text("CTC_PARTITION", 767),
     Column(
         "CTC_TIMESTAMP",
-        _on_mysql(DateTime(), mysql.TIMESTAMP()),
+        _TIMESTAMP,
         nullable=False,
         server_default=func.current_timestamp(),
     ),
@@ -154,7 +154,7 @@ HIVE_LOCKS = Table(
     _id("HL_BLOCKEDBY_EXT_ID", nullable=True),
     _id("HL_BLOCKEDBY_INT_ID", nullable=True),
     PrimaryKeyConstraint("HL_LOCK_EXT_ID", "HL_LOCK_INT_ID"),
-    Index("HL_TXNID_INDEX", "HL_TXNID", postgresql_using="hash"),
+    Index("HL_TXNID_INDEX", "HL_TXNID"),
 )
 
 NEXT_LOCK_ID = Table("NEXT_LOCK_ID", metadata, _id("NL_NEXT"))
@@ -531,9 +531,6 @@ SEQUENCE_TABLE = Table(
     _id("NEXT_VAL"),
     PrimaryKeyConstraint("SEQUENCE_NAME"),
 )
-
-for _table in metadata.tables.values():
-    _table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_default_charset="latin1")
 
 _MODEL = "org.apache.hadoop.hive.metastore.model."
 

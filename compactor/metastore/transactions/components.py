@@ -30,7 +30,7 @@ from compactor.compaction.decision_reuse import Writes
 from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database
 from compactor.database.prepared import in_parts
-from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.dialect import Dialect, entity_is
 from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,
     DBS,
@@ -40,16 +40,6 @@ from compactor.metastore.schema.tables import (
     TXNS,
 )
 from compactor.metastore.transactions import transaction_rows as txn_rows
-
-
-def entity_is(table: Table, prefix: str, entity: Entity, *partitions: str | None) -> ColumnElement[bool]:
-    """Returns the condition for rows of ``entity``, or of its table and one of ``partitions``."""
-    columns = table.c
-    names = partitions or (entity.partition,)
-    partition = columns[f"{prefix}_PARTITION"]
-    here = partition.is_(None) if names == (None,) else partition.in_(names)
-    return (columns[f"{prefix}_DATABASE"] == entity.database) & (columns[f"{prefix}_TABLE"] == entity.table) & here
-
 
 _TC = TXN_COMPONENTS.c
 _W = COMPLETED_TXN_COMPONENTS.c

@@ -21,7 +21,8 @@ from compactor.orc.io.source import LocalSink, LocalSource, Source, chunks, crc3
 from compactor.rewrite.insert_only import orc, parquet
 from compactor.rewrite.insert_only import text as insert_only_text
 from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile
-from compactor.rewrite.plan.unit import Figures, FileFormat, Output, Unit, UnitResult
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.unit import Figures, Output, Unit, UnitResult
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
 from compactor.rows.new_file import NewFileTarget

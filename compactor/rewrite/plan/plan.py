@@ -15,7 +15,8 @@ from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import BadFile, BadName, NotLossless, NotSupported, Refused
 from compactor.base.ids import ORIGINALS_ONLY, TxnId, WriteId
-from compactor.rewrite.plan.unit import Figures, FileFormat, Shape, Unit
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.unit import Figures, Shape, Unit
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 from compactor.settings.output_class import UNKNOWN_TO_ORC_1_5, OutputClass
 from compactor.storage.store_options import StoreOptions

@@ -61,8 +61,8 @@ class Evidence:
         self._uncounted = frozenset(uncounted)
         self._base = base
 
-    def must_cover(self, output: NamedOutput, *, rebalances: bool = False) -> None:
-        """Checks that no row is lost with ``output``.
+    def must_cover(self, name: str, txn: TxnId, *, rebalances: bool = False) -> None:
+        """Checks that no row is lost with the directory ``name``, an output of transaction ``txn``.
 
         Args:
             rebalances: the compaction changed ROW__IDs.
@@ -70,8 +70,9 @@ class Evidence:
         Raises:
             Disagreement: there is no proof, so nothing may be hidden.
         """
-        if rebalances and (name := self._find_later(output)):
-            raise self._doubt(output, f"{name} may delete rows by the ROW__IDs that it gave")
+        output = NamedOutput(name=name, txn=txn)
+        if rebalances and (later := self._find_later(output)):
+            raise self._doubt(output, f"{later} may delete rows by the ROW__IDs that it gave")
         if self._has_its_inputs(output) or self._base_covers(output) or self._rows_are_elsewhere(output):
             return
         raise self._doubt(output, "no other file is proved to hold its rows")

@@ -28,7 +28,6 @@ from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
-from compactor.rows.acid_file import write_empty_acid_file
 from compactor.storage.capabilities import Upload
 from compactor.storage.protocol import Storage
 
@@ -191,6 +190,9 @@ def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile
         number = min((unit.number for unit in plan.units), default=0)
         file = BucketFile(number=number).name
         version = None if plan.layout is Layout.VERSION_1 else ACID_VERSION
+        # Every role reads what is staged, and few compactions need an empty file: it brings the libraries that write ORC.
+        from compactor.rows.acid_file import write_empty_acid_file
+
         length = write_empty_acid_file(storage, f"{path}/{file}", plan.row_type, version=version)
         crc = zlib.crc32(storage.read(f"{path}/{file}"))
         files.append(StagedFile(name=file, length=length, crc32=crc, rows=0))

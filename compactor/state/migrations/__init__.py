@@ -1,4 +1,4 @@
 """Alembic's steps from one release's tables to the next.
 
-``compactor.state.state_database.upgrade`` runs them.
+``compactor.state.state_upgrade.upgrade`` runs them.
 """

@@ -23,7 +23,8 @@ from compactor.orc.format.stripe_footer import read_stripe_footer, zone_named
 from compactor.orc.format.tail import read_tail
 from compactor.orc.format.types import TypeKind
 from compactor.orc.io.source import LocalSink, LocalSource
-from compactor.rewrite.plan.unit import FileFormat, FileNumberInputs, Rebalance, Shape, Unit
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance, Shape, Unit
 from tests.judges import PYORC, JavaJudge, Predicate, Row, orc_1_5, orc_2_3
 from tests.judges.values import time_nanos
 from tests.support.mixtures import snapshot, without_zone

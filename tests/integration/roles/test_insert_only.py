@@ -14,7 +14,7 @@ from compactor.batches.driver import run_entries
 from compactor.compaction.states import CompactionType, State
 from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.values import Table
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site
 from compactor.worker.ending import Result

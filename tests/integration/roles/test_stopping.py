@@ -27,7 +27,8 @@ from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.runner import InProcessRunner, ProcessRunner, Runner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.site.lost_workers import repair
-from compactor.site.site import Site, compactor_view
+from compactor.site.site import Site
+from compactor.site.view import compactor_view
 from compactor.worker.ending import Result
 from demo.delta_writer import write_rows
 from demo.snapshot_reader import read_snapshot

@@ -14,7 +14,7 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Column, Table
 from compactor.requests.abort import abort_compaction
 from compactor.requests.request import request_compaction
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.task_queue import PARCEL_UNITS
 from compactor.site.lost_workers import repair
 from compactor.site.site import Site, own_state

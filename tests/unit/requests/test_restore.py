@@ -24,7 +24,7 @@ from compactor.metastore.schema.tables import COLUMNS_V2
 from compactor.requests.pause import resume
 from compactor.requests.request import request_compaction
 from compactor.requests.restore import preview_restore, restore
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.publish import quarantine_moves
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.quarantine import erase_due

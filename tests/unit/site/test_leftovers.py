@@ -13,7 +13,8 @@ from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site import leftovers
-from compactor.site.site import Site, compactor_view
+from compactor.site.site import Site
+from compactor.site.view import compactor_view
 from compactor.worker.ending import Result
 from tests.support.lost_workers import begun
 from tests.support.passes import compact

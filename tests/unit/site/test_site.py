@@ -8,7 +8,8 @@ from compactor.base.errors import NotFound, NotSupported, Refused
 from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.site.site import Site, compactor_view
+from compactor.site.site import Site
+from compactor.site.view import compactor_view
 from tests.support.tables import entity_of, insert, make_table
 
 KEYS = [Column(name="k", type="string")]

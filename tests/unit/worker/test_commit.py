@@ -9,7 +9,7 @@ import pytest
 
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.statistics.commit_statistics import CommitStatistics
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.site.site import Site
 from compactor.worker import commit
 from compactor.worker.commit import known_statistics

@@ -13,7 +13,7 @@ from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import PARTITIONS, SDS, SERDE_PARAMS, TBLS
-from compactor.rewrite.plan.unit import FileFormat
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.settings.output_class import OutputClass
 from compactor.site.site import Site
 from compactor.worker.file_formats import file_format_of, must_suit

@@ -30,7 +30,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.site.site import Site
 from compactor.worker.ending import Result
-from compactor.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan
+from compactor.worker.plan_summary import PlanSummary
+from compactor.worker.planning import NoPlan, PlanPreview, preview_plan
 from tests.support.passes import compact
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 

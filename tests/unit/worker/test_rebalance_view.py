@@ -26,7 +26,8 @@ from compactor.metastore.transactions.transaction_rows import TxnType
 from compactor.metastore.transactions.write_id_rows import WriteIds
 from compactor.requests.request import RebalanceOptions, request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.site.site import Site, compactor_view
+from compactor.site.site import Site
+from compactor.site.view import compactor_view
 from compactor.tables.transactions.transaction import WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
 from compactor.worker.ending import Outcome, Result

@@ -1,4 +1,4 @@
-"""The tables of the first release, which ``state_database.upgrade`` creates."""
+"""The tables of the first release, which ``state_upgrade.upgrade`` creates."""
 
 from __future__ import annotations
 

@@ -20,10 +20,9 @@ from compactor.metastore.queue.queue_rows import (
     history_row,
     queued,
 )
-from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.dialect import Dialect, entity_is
 from compactor.metastore.schema.hive3 import Postgres31
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
-from compactor.metastore.transactions.components import entity_is
 
 #: A row as Hive 4 writes it.
 ROW: dict[str, Any] = dict.fromkeys(column.name for column in COMPACTION_QUEUE.columns) | {

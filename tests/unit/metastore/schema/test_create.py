@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect
 
-from compactor.base.errors import DatabaseUnavailable, NotSupported
+from compactor.base.errors import DatabaseUnavailable
 from compactor.database.engine import open_database
-from compactor.metastore.metastore import Metastore, open_metastore
-from compactor.metastore.schema import create
-from compactor.metastore.schema.create import dialect_for
+from compactor.metastore.metastore import Metastore
+from compactor.metastore.schema import create, detect
 from compactor.metastore.schema.tables import metadata
 
 SQL = Path(__file__).parents[4] / "sql"
@@ -47,7 +46,7 @@ def test_create_twice_is_once(metastore: Metastore) -> None:
     [txn] = metastore.transactions.open("u", "h")
     create.create(metastore.database)
     assert metastore.transactions.state(txn) == "o"
-    assert create.version(metastore.database) == "4.0.0"
+    assert detect.version(metastore.database) == "4.0.0"
 
 
 def test_half_a_schema_is_somebody_elses(tmp_path: Path) -> None:
@@ -56,24 +55,6 @@ def test_half_a_schema_is_somebody_elses(tmp_path: Path) -> None:
         conn.exec_driver_sql("CREATE TABLE TBLS (a)")
     with pytest.raises(DatabaseUnavailable, match="TBLS but no VERSION"):
         create.create(database)
-
-
-def test_a_database_without_metastore_says_what_to_do(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'x.db'}"
-    with pytest.raises(DatabaseUnavailable, match="compactor metastore init"):
-        open_metastore("default", url)
-    with open_database(url).write() as conn:
-        conn.exec_driver_sql("CREATE TABLE other (a)")
-    with pytest.raises(DatabaseUnavailable, match="compactor metastore init"):
-        open_metastore("default", url)
-
-
-def test_other_schemas_are_refused_by_name(metastore: Metastore) -> None:
-    with metastore.database.write() as conn:
-        conn.exec_driver_sql("UPDATE VERSION SET SCHEMA_VERSION = '3.1.0'")
-    with pytest.raises(NotSupported, match=r"schema 3\.1\.0 is not supported; supported is sqlite"):
-        open_metastore("default", f"sqlite:///{metastore.database.path}")
-    assert dialect_for("sqlite", "4.1.0", "x").database == "sqlite"
 
 
 def test_every_table_of_hives_transactions_is_there(metastore: Metastore) -> None:

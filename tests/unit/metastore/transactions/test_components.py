@@ -7,8 +7,9 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.metastore import Metastore
+from compactor.metastore.schema.dialect import entity_is
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS
-from compactor.metastore.transactions.components import entity_is, forget_aborted, is_of_entity, recorded_forms
+from compactor.metastore.transactions.components import forget_aborted, is_of_entity, recorded_forms
 from tests.support.aborted import aborted_of
 
 T = Entity(database="default", table="t")

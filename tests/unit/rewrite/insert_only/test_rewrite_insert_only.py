@@ -15,7 +15,8 @@ from compactor.base.errors import BadFile
 from compactor.base.ids import WriteId
 from compactor.orc.io.source import BytesSource
 from compactor.rewrite.insert_only.rewrite_insert_only import copy_whole, preview_figures, rewrite_insert_only
-from compactor.rewrite.plan.unit import FileFormat, Shape, Unit
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
 from compactor.rows.remote_source import LOCAL
 from compactor.settings.output_class import UNKNOWN_TO_ORC_1_5, OutputClass

@@ -23,8 +23,9 @@ from compactor.rewrite.plan.chunks import (
     plan_within_bound,
     replace_by_slices,
 )
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import NOTHING_LEFT, Plan, PlanContext, plan
-from compactor.rewrite.plan.unit import Figures, FileFormat, Output, Shape, UnitResult, skipped_result
+from compactor.rewrite.plan.unit import Figures, Output, Shape, UnitResult, skipped_result
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.site.site import Site

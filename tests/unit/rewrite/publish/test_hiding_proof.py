@@ -62,7 +62,7 @@ def judge(
         base=None if base is None else WriteId(base),
     )
     for output in outputs:
-        evidence.must_cover(output, rebalances=rebalances)
+        evidence.must_cover(output.name, output.txn, rebalances=rebalances)
 
 
 def refuses(location: Path, *outputs: NamedOutput, base: int | None = None, uncounted: tuple[str, ...] = ()) -> str:
