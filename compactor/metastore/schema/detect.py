@@ -1,4 +1,4 @@
-"""Which schema a metastore has, and the dialect for it."""
+"""The schema that a metastore has, and the dialect for it."""
 
 from __future__ import annotations
 
