@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from compactor.airflow.assets import requested
 from compactor.airflow.configuration import seconds
 from compactor.airflow.links import HistoryLink, SparkLink
-from compactor.airflow.task_ends import RETRIES, RETRY_DELAY, fail_without_retry
+from compactor.airflow.task_ends import BACKOFF, RETRIES, RETRY_DELAY, fail_without_retry
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -67,11 +67,17 @@ class CompactTableOperator(BaseOperator):
         properties: Mapping[str, str] | None = None,
         retries: int | None = RETRIES,
         retry_delay: timedelta | float = RETRY_DELAY,
+        retry_exponential_backoff: float = BACKOFF,
         **kwargs: Any,
     ) -> None:
         self._requested = AssetAlias(name=f"{requested(metastore).name}?")
         kwargs["outlets"] = [*(kwargs.get("outlets") or ()), self._requested]
-        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
+        super().__init__(
+            retries=retries,
+            retry_delay=retry_delay,
+            retry_exponential_backoff=retry_exponential_backoff,
+            **kwargs,
+        )
         self.table = table
         self.partition = partition
         self.type = type

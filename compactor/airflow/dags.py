@@ -16,11 +16,18 @@ from compactor.airflow.configuration import airflow_pools, approval_bytes, boole
 from compactor.airflow.form import fields, must_know_words, parse_form
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, unquote_marker
-from compactor.airflow.task_ends import RETRIES, RETRY_DELAY, fail_without_retry
+from compactor.airflow.task_ends import BACKOFF, RETRIES, RETRY_DELAY, fail_without_retry
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 #: For tasks that read a database, which may be restarting: a retry needs a pause.
 _PATIENT: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": 2.0}
+#: For tasks that launch: an application that cannot be launched is not tried often. The last try comes after five minutes,
+#: for an API server that is away costs a try, too. Meanwhile the application continues.
+_RECONNECTING: dict[str, Any] = {
+    "retries": 2,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": 8.0,
+}
 #: Runs of the worker's DAG that may wait at a time, for slots or for long compactions. Each has a request of its own.
 _WAITING_RUNS = 100
 
@@ -103,6 +110,7 @@ def _build_initiator(metastore: str) -> DAG:
             poll_seconds=seconds("poll_seconds"),
             retries=RETRIES,
             retry_delay=RETRY_DELAY,
+            retry_exponential_backoff=BACKOFF,
         )
         initiate(changed.output)
     return dag
@@ -221,8 +229,7 @@ def _submit_batches(metastore: str, task_id: str, airflow_pool: str, batches: An
         pool=airflow_pool,
         outlets=[tables(metastore)] if boolean("table_assets") else [],
         map_index_template="batch {{ task.batch_id }}",
-        retries=RETRIES,
-        retry_delay=RETRY_DELAY,
+        **_RECONNECTING,
     ).expand_kwargs(batches)
 
 
@@ -281,6 +288,7 @@ def _build_compact_table(metastore: str) -> DAG:
             timeout=timedelta(hours=24).total_seconds(),
             retries=RETRIES,
             retry_delay=RETRY_DELAY,
+            retry_exponential_backoff=BACKOFF,
         )
     return dag
 

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.triggers.base import StartTriggerArgs
 
 from compactor.airflow.configuration import seconds
-from compactor.airflow.task_ends import RETRIES, RETRY_DELAY, fail_without_retry
+from compactor.airflow.task_ends import BACKOFF, RETRIES, RETRY_DELAY, fail_without_retry
 
 
 def marker_variable(metastore: str) -> str:
@@ -137,12 +137,18 @@ class CompactionDueSensor(BaseSensorOperator):
         deferrable: bool = True,
         retries: int | None = RETRIES,
         retry_delay: timedelta | float = RETRY_DELAY,
+        retry_exponential_backoff: float = BACKOFF,
         **kwargs: Any,
     ) -> None:
         if (table is None) == (database is None) or (partition is not None and table is None):
             raise ValueError("expected: either table=DATABASE.TABLE, with or without a partition, or database=")
         kwargs.setdefault("poke_interval", seconds("poll_seconds"))
-        super().__init__(retries=retries, retry_delay=retry_delay, **kwargs)
+        super().__init__(
+            retries=retries,
+            retry_delay=retry_delay,
+            retry_exponential_backoff=retry_exponential_backoff,
+            **kwargs,
+        )
         self.table = table
         self.partition = partition
         self.database = database

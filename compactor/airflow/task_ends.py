@@ -12,8 +12,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from compactor.base.errors import CompactorError, DatabaseUnavailable
 
-#: For tasks that may lose their worker or trigger: what they wait for continues, and the next try finds it.
-RETRIES, RETRY_DELAY = max(2, conf.getint("core", "default_task_retries", fallback=0)), timedelta(seconds=10)
+#: For tasks that may lose their worker or trigger: what they wait for continues, and the next try finds it. An API server
+#: that is away costs a try each time; with these delays it may be away for five minutes.
+RETRIES = max(5, conf.getint("core", "default_task_retries", fallback=0))
+RETRY_DELAY, BACKOFF = timedelta(seconds=10), 2.0
 #: States in which a person can put a waiting or running task, by marking it or its run.
 ENDED = frozenset({"failed", "success", "skipped", "removed"})
 WAITING_TRY = "waiting_try"  #: the XCom key under which a try records its number before it waits

@@ -65,14 +65,14 @@ def test_a_lost_task_is_tried_again_unless_the_author_says_otherwise() -> None:
     def load(table: str = "a.t") -> str:
         return table
 
-    assert CompactTableOperator(task_id="compact", table="a.t").retries == 2
+    assert CompactTableOperator(task_id="compact", table="a.t").retries == 5
     assert CompactTableOperator(task_id="compact", table="a.t", retries=0).retries == 0
     with DAG("d", schedule=None, default_args={"retries": 7}):
         assert CompactTableOperator(task_id="compact", table="a.t").retries == 7
         assert CompactTableOperator.partial(task_id="mapped").expand(table=["a.t"]).retries == 7
     with DAG("d", schedule=None):
-        assert CompactTableOperator.partial(task_id="mapped").expand(table=["a.t"]).retries == 2
-        for retries, decorator in ((2, task.compact()), (1, task.compact(retries=1))):
+        assert CompactTableOperator.partial(task_id="mapped").expand(table=["a.t"]).retries == 5
+        for retries, decorator in ((5, task.compact()), (1, task.compact(retries=1))):
             assert decorator(load)().operator.retries == retries
 
 
