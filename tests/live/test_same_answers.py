@@ -8,8 +8,11 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from compactor.tables import Store
 from tests.judges import Row, orc_1_5
 from tests.support.beside import Beside, left_clean, side_by_side
 from tests.support.hive3 import HIVE_3_1
@@ -130,3 +133,34 @@ def test_no_answer_of_hive_changes(beside: Beside, tmp_path: Path, kind: str) ->
         assert {where: (before[where], rows) for where, rows in after.items() if rows != before[where]} == {}, (
             compaction
         )
+
+
+def test_days_before_1582_are_the_same_in_hive_and_programs(beside: Beside) -> None:
+    """Hive 3.1 stores Gregorian days, Hive 4 Julian ones, and so do programs beside it."""
+    days = ["0001-01-01", "1000-02-28", "1582-10-04"]
+    columns = "(k int, day date, at timestamp) stored as orc tblproperties ('transactional'='true')"
+    for writer in ("hive", "program"):
+        beside.hive.sql(f"create table days_{writer} {columns}")
+    rows = [f"select {k}, date'{day}', timestamp'{day} 12:00:00'" for k, day in enumerate(days)]
+    beside.hive.sql(f"insert into days_hive {' union all '.join(rows)}")
+    stamps = np.array([f"{day}T12:00:00" for day in days], dtype="datetime64[s]")
+    arrow = pa.table(
+        {
+            "k": pa.array(range(3), pa.int32()),
+            "day": pa.array(np.array(days, dtype="datetime64[D]")),
+            "at": pa.array(stamps),
+        }
+    )
+    store = Store(beside.site)
+    store.load_table("default.days_program").append(arrow)
+    expected = [f"{k}\t{day}\t{day} 12:00:00" for k, day in enumerate(days)]
+    for writer in ("hive", "program"):
+        table = store.load_table(f"default.days_{writer}")
+        assert sorted(beside.hive.sql(f"select * from days_{writer}")) == expected, writer
+        assert table.scan(timestamps="us").to_arrow().sort_by("k").cast(arrow.schema) == arrow, writer
+        assert table.update({"k": "3"}, where="day = '1000-02-28'") == 1
+        [done] = beside.compact(f"days_{writer}", "major")
+        assert done["fate"] == "compacted", str(done)
+        beside.clean_all()
+        updated = [line.replace("1\t", "3\t", 1) if line.startswith("1\t") else line for line in expected]
+        assert sorted(beside.hive.sql(f"select * from days_{writer}")) == sorted(updated), writer

@@ -33,6 +33,7 @@ from compactor.tables.filters.conditions import Condition, find_columns
 from compactor.tables.filters.partition_constants import may_have, parse_constants
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.schema import IN_PARTS, NANOSECONDS, PARTS, Selection, arrow_schema, column_type, select
+from compactor.tables.transactions.held_locks import is_hive_4
 from compactor.tables.transactions.numbers_on_disk import must_miss_no_partition
 from compactor.tables.transactions.pending import overlay
 from compactor.tables.transactions.transaction import Transaction
@@ -68,6 +69,7 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
         condition=condition,
         row_ids=request.row_ids,
         default_zone=find_default_zone(txn.site, table),
+        is_gregorian=not is_hive_4(txn.site),
         tasks=tuple(task for part in chosen for task in _tasks(txn, table, part)),
     )
 

@@ -63,6 +63,7 @@ class ScanPlan:
     ``schema`` is the schema of the rows. ``names`` are the table's columns without partition columns. ``columns`` are the
     positions of the returned columns, and ``filter_columns`` of the others that ``condition`` needs. ``comparable`` has the
     types of all columns by name. ``default_zone`` is the zone of stripes that name none; None if it is not set.
+    ``is_gregorian`` tells that files count all days in the Gregorian calendar, whatever they say, as Hive 3.1 does.
     """
 
     table: str
@@ -77,6 +78,7 @@ class ScanPlan:
     condition: Condition | None = None
     row_ids: bool = False
     default_zone: str | None = None
+    is_gregorian: bool = False
     tasks: tuple[ScanTask, ...] = ()
 
 

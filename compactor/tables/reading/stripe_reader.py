@@ -58,7 +58,7 @@ class FileColumns:
 
     @cached_property
     def is_hybrid(self) -> bool:
-        return is_hybrid(self.file.tail)
+        return not self.plan.is_gregorian and is_hybrid(self.file.tail)
 
     def id_of(self, place: int) -> int | None:
         """Returns the id of a column by its position in the table; None if the file does not have it.

@@ -28,6 +28,7 @@ from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.schema import IN_PARTS, arrow_schema, select
 from compactor.tables.sql.named_partitions import key_values
 from compactor.tables.sql.sql_session import Answer, Session, build_result, format_count
+from compactor.tables.transactions.held_locks import is_hive_4
 from compactor.tables.writing.append import must_be_writable
 
 
@@ -149,6 +150,7 @@ def read_rows(site: Site, table: Table, folder: str, files: Sequence[Input]) -> 
         comparable=schema,
         columns=tuple(range(len(columns))),
         default_zone=find_default_zone(site, table),
+        is_gregorian=not is_hive_4(site),
     )
     task = ScanTask(location=folder, number=0, inserts=tuple(files), deletes=())
 

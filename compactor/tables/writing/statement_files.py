@@ -24,7 +24,7 @@ from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.tail import Tail, empty_tail
+from compactor.orc.format.tail import JULIAN, Tail, empty_tail
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.reencode import encode_acid, with_filters
 from compactor.rewrite.full_acid.output_format import new_tail, output_of
@@ -105,7 +105,8 @@ def write_inserts(
     """Writes rows as ``bucket_<number>`` in the local directory ``folder``, numbered from ``first_row``.
 
     Args:
-        calendar: the number of the Julian calendar in the footer, or 0 for none, which Hive also takes for Julian.
+        calendar: the number of the Julian calendar in the footer, or 0 for none. Hive 3.1 takes all stored days for days of
+            the Gregorian calendar, so that early days become Julian only if the footer says so.
 
     Raises:
         NotLossless: a value cannot be written as the table's type.
@@ -152,7 +153,7 @@ def encode_inserts(
         return with_codec(
             [types],
             lambda codec: encode_acid(
-                _number_rows(rows(), codec, types, write_id, bucket_property, first_row),
+                _number_rows(rows(), codec, like, types, write_id, bucket_property, first_row),
                 path,
                 like=like,
                 types=types,
@@ -166,7 +167,13 @@ def encode_inserts(
 
 
 def _number_rows(
-    rows: Iterable[pa.RecordBatch], codec: Codec, types: Types, write_id: WriteId, bucket_property: int, first: int
+    rows: Iterable[pa.RecordBatch],
+    codec: Codec,
+    like: Tail,
+    types: Types,
+    write_id: WriteId,
+    bucket_property: int,
+    first: int,
 ) -> Iterator[pa.RecordBatch]:
     """Yields ACID rows, numbered from ``first``."""
     schema = codec.schema(types)
@@ -180,17 +187,17 @@ def _number_rows(
                 pa.array(np.full(count, bucket_property, dtype=np.int32)),
                 pa.array(np.arange(first, first + count, dtype=np.int64)),
                 write_ids,
-                _struct(batch, types, schema.field(5).type),
+                _struct(batch, like, types, schema.field(5).type),
             ],
             schema=schema,
         )
         first += count
 
 
-def _struct(batch: pa.RecordBatch, types: Types, kind: pa.StructType) -> pa.StructArray:
+def _struct(batch: pa.RecordBatch, like: Tail, types: Types, kind: pa.StructType) -> pa.StructArray:
     row = types[types[0].children[-1]]
     columns = [
-        to_encodable(to_hybrid_calendar(array, types, child), kind.field(at).type)
+        to_encodable(to_hybrid_calendar(array, types, child) if like.calendar == JULIAN else array, kind.field(at).type)
         for at, (array, child) in enumerate(zip(batch.columns, row.children, strict=True))
     ]
     return pa.StructArray.from_arrays(columns, fields=list(kind))

@@ -110,6 +110,7 @@ def scan(condition: c.Condition | None = None, *tasks: ScanTask) -> PlannedScan:
         condition=condition,
         row_ids=True,
         default_zone="Asia/Tokyo",
+        is_gregorian=True,
         tasks=tasks,
     )
     return PlannedScan(

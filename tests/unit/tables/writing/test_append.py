@@ -22,6 +22,7 @@ from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.site.site import Site
+from compactor.tables.reading import scan_planning
 from compactor.tables.store import Store
 from compactor.tables.transactions.pending import Pending
 from compactor.tables.writing import append as append_module
@@ -296,6 +297,24 @@ def test_early_days_are_read_as_they_were_given(store: Store, warehouse: Path) -
     [file] = (warehouse / "early").rglob("bucket_00000")
     stored = orc.ORCFile(file).read(columns=["row.d"])["row"].combine_chunks().field("d").cast(pa.int32()).to_pylist()
     assert stored == [-719_164, -141_428, -141_427]
+
+
+def test_days_for_hive_3_1_are_gregorian(store: Store, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hive 3.1.3 showed 1000-03-05 for a Julian 1000-02-28 [seen]: it takes stored days as they are, whatever files say."""
+    make(store, warehouse, "early", {"k": "int", "d": "date", "t": "timestamp"})
+    row = {"k": 1, "d": date(1000, 2, 28), "t": datetime(1000, 2, 28, 12)}
+    store.load_table("default.early").append(pa.Table.from_pylist([row]).set_column(0, "k", pa.array([1], pa.int32())))
+    for module in (append_module, scan_planning):
+        monkeypatch.setattr(module, "is_hive_4", lambda site: False)
+    table = store.load_table("default.early")
+    [of_hive_4] = table.scan(timestamps="us").to_arrow().to_pylist()
+    assert of_hive_4 == row | {"d": date(1000, 3, 5), "t": datetime(1000, 3, 5, 12)}
+    table.append(pa.Table.from_pylist([row]).set_column(0, "k", pa.array([2], pa.int32())))
+    assert table.scan("k = 2", timestamps="us").to_arrow().to_pylist() == [row | {"k": 2}]
+    assert table.scan("d = '1000-02-28'", timestamps="us").to_arrow().to_pylist() == [row | {"k": 2}]
+    file = max((warehouse / "early").rglob("bucket_00000"))
+    stored = orc.ORCFile(file).read(columns=["row.d"])["row"].combine_chunks().field("d").to_pylist()
+    assert stored == [row["d"]]
 
 
 def test_a_codec_that_hive_3_1_cannot_read_is_not_written(
