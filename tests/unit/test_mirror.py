@@ -17,6 +17,8 @@ ELSEWHERE: dict[str, str] = {
     "database/server_traits.py": "contract/test_trouble.py",
     "doctor/server_checks.py": "contract/test_doctor.py",
     "metastore/schema/free_text.py": "contract/test_free_text.py",
+    "database/text_hash.py": "contract/test_table_sums.py",
+    "metastore/table_sums.py": "contract/test_table_sums.py",
     "database/sqlite.py": "unit/database/test_engine.py",
     "metastore/claim_token.py": "security/test_other_metastores.py",
     "metastore/high_water_marks.py": "contract/test_marks.py",
