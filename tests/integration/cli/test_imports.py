@@ -55,7 +55,7 @@ def unneeded(code: str, names: str, *arguments: str, directory: Path | None = No
     ("command", "names"),
     [
         ("--help", f"{FOR_ALL} {SQL} compactor.acid compactor.storage"),
-        ("show --help", f"{FOR_ALL} {SQL} compactor.cli.requests compactor.cli.run compactor.launch"),
+        ("show --help", f"{FOR_ALL} {SQL} compactor.cli.request_commands compactor.cli.run compactor.launch"),
         ("show settings", f"{FOR_ALL} compactor.metastore.locks compactor.metastore.transactions.transactions"),
         (
             "show compactions",

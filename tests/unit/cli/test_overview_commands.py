@@ -9,7 +9,7 @@ from click.testing import Result
 
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.cli.overview import HEIGHT, WIDTH, line_plot
+from compactor.cli.overview_commands import HEIGHT, WIDTH, line_plot
 from compactor.compaction.states import State
 from compactor.initiator.initiator import initiate
 from compactor.requests.request import request_compaction

@@ -11,7 +11,7 @@ from click.testing import Result
 from compactor.answers.explain import explain
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
-from compactor.cli.explain import explanation_lines
+from compactor.cli.explain_commands import explanation_lines
 from compactor.compaction.quarantine_rules import Quarantined
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--partition", metavar="SPEC", help="Only this partition: as in SHOW PARTITIONS, or k=v,k=v.")
 @with_context
 def explain(context: CliContext, table: str, partition: str | None) -> None:
-    """Explain what would happen to a table now, why, what would change that, and what its last runs achieved."""
+    """Explain what would happen to a table now, why, what would change it, and what its last runs did."""
     from compactor.answers import explain as service
 
     with context.site(read_only=True) as site:
