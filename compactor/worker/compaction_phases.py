@@ -6,6 +6,7 @@ Claimed, located, admitted, opened, viewed, planned, staged, committed. See ``si
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from compactor.base.ids import TxnId
 from compactor.compaction.queue_entry import Entry
@@ -16,7 +17,9 @@ from compactor.rewrite.publish.stage import Staged
 from compactor.site.entry_group import advance_to
 from compactor.site.run_as import run_as
 from compactor.site.site import Site, Target
-from compactor.worker.planning import ReadScope
+
+if TYPE_CHECKING:
+    from compactor.worker.planning import ReadScope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -87,6 +87,7 @@ def test_a_command_imports_what_it_uses(
         ("compactor.cleaner.cleaner", f"{FOR_ALL} compactor.initiator.initiator compactor.housekeeper"),
         ("compactor.housekeeper.housekeeper", f"{FOR_ALL} compactor.cleaner compactor.initiator.initiator"),
         ("compactor.launch.batch_watch", FOR_ALL),
+        ("compactor.batches.assembly", FOR_ALL),
         ("compactor.answers.readings", FOR_ALL),
         ("compactor.spark_tables", f"{SQL} pyarrow numpy msgspec compactor.acid compactor.tables"),
         (
