@@ -1,4 +1,4 @@
-"""Checks, before outputs of a compaction that did not commit are hidden, that no row is lost (PROTOCOL 11.5)."""
+"""Checks that no row is lost if the outputs of a failed compaction are hidden (PROTOCOL 11.5)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,10 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name on first use. Every Python worker of an executor imports this package, and uses none of them."""
+    """Imports a name on first use.
+
+    Every Python worker of an executor imports this package, and uses none of its names.
+    """
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

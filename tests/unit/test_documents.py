@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -324,3 +325,13 @@ def test_no_docstring_begins_with_a_headless_relative() -> None:
     sources = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     assert len(sources) > 500
     assert [(str(path), line) for path in sources for line in found.findall(path.read_text("utf-8"))] == []
+
+
+def test_class_names_are_unique_and_first_lines_short() -> None:
+    """The one name used twice is that of a table: the metastore's, and the one that programs open."""
+    classes: list[str] = []
+    for path in sorted((ROOT / "compactor").rglob("*.py")):
+        text = path.read_text("utf-8")
+        assert re.findall(r'(?:\A|:\n *)"""((?:(?!""").){101})', text) == [], path
+        classes += re.findall(r"^ *class (\w+)", text, re.MULTILINE)
+    assert [name for name, uses in Counter(classes).items() if uses > 1] == ["Table"]

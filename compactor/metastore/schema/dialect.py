@@ -35,7 +35,7 @@ def one_of(column: ColumnElement[Any], values: str) -> ColumnElement[bool]:
 
 
 def entity_is(table: Table, prefix: str, entity: Entity, *partitions: str | None) -> ColumnElement[bool]:
-    """Returns the condition for rows of ``entity``, or of its table and one of ``partitions`` if any are given."""
+    """Returns the condition for rows of ``entity``, or of the ``partitions`` of its table."""
     columns = table.c
     names = partitions or (entity.partition,)
     partition = columns[f"{prefix}_PARTITION"]
