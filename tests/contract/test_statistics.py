@@ -385,11 +385,11 @@ def test_nothing_is_written_unless_the_compaction_commits(subject: Subject) -> N
 
 @contextmanager
 def failing(word: str) -> Iterator[list[str]]:
-    """Lets every statement with ``word`` in it fail in the block; yields those that did."""
+    """Lets every statement with ``word`` in it fail in the block, except those about the queue; yields those that did."""
     failed: list[str] = []
 
     def fail(conn: Any, cursor: Any, statement: str, *rest: object) -> None:
-        if word in statement:
+        if word in statement and t.COMPACTION_QUEUE.name not in statement:
             failed.append(statement)
             raise OperationalError(statement, {}, Exception(f"no space left for {word}"))
 

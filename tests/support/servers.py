@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sqlalchemy import Connection, MetaData, StaticPool, create_engine, select
+from sqlalchemy import Connection, MetaData, StaticPool, create_engine, select, text
 
 from tests.support.downloads import MAVEN_CACHE, kept_once
 from tests.support.maven import maven
@@ -131,7 +131,8 @@ class Rows:
         with self._engine.connect() as conn:
             for table in metadata.tables.values():
                 for row in conn.execute(select(table)).all():
-                    again = table.insert().inline().values(dict(row._mapping))
+                    values = {name: _as_literal(value, dialect.name) for name, value in row._mapping.items()}
+                    again = table.insert().inline().values(values)
                     script.append(str(again.compile(dialect=dialect, compile_kwargs={"literal_binds": True})))
             script += _counters(conn)
         self._script = ";\n".join(script)
@@ -146,6 +147,13 @@ class Rows:
     def close(self) -> None:
         """Closes the connections to the database."""
         self._engine.dispose()
+
+
+def _as_literal(value: object, dialect: str) -> object:
+    """Returns a value as SQLAlchemy can write it into a statement: it takes bytes for text."""
+    if not isinstance(value, bytes):
+        return value
+    return text(f"decode('{value.hex()}', 'hex')" if dialect == "postgresql" else f"x'{value.hex()}'")
 
 
 _MULTI_STATEMENTS = 1 << 16

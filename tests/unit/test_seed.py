@@ -34,16 +34,16 @@ def _kinds(shown: str) -> list[str]:
 
 
 def _is_command(line: str) -> bool:
-    command: click.Command = program
+    command: click.Command | None = program
     for word in line.split()[1:]:
-        if word.startswith("--"):
+        if command is not None and word.startswith("--"):
             if not any(word in parameter.opts for parameter in command.params):
                 return False
-        elif isinstance(command, click.Group) and word in command.commands:
-            command = command.commands[word]
+        elif isinstance(command, click.Group):
+            command = command.get_command(click.Context(command), word)
         else:
             return False
-    return True
+    return command is not None
 
 
 def test_each_row_has_either_tests_or_a_reason() -> None:

@@ -12,8 +12,8 @@ from compactor.base.ids import TxnId
 from compactor.rewrite.plan.unit import Figures
 from compactor.rewrite.publish import naming
 from compactor.rewrite.publish.stage import Staged, StagedDirectory, StagedFile
+from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
-from compactor.storage.protocol import Capabilities
 from tests.support.watching import names_in
 
 STORAGE = LocalStorage()
