@@ -100,17 +100,22 @@ class FullRound:
 
 
 class Writes(NamedTuple):
-    """The rows of COMPLETED_TXN_COMPONENTS of one entity: their number, and the sum of their transactions.
+    """The rows of COMPLETED_TXN_COMPONENTS of one entity: their number, and sums of their transactions.
 
-    A commit adds a row; a cleaner removes those that a compaction has merged.
+    A commit adds a row; a cleaner removes those that a compaction has merged, and others that are redundant. ``total`` is
+    the sum of ids, which two of them may have in common with two others; ``mixed`` is a sum of hashes of ids.
     """
 
     rows: int = 0
     total: int = 0
+    mixed: int = 0
 
     def plus(self, other: Writes) -> Writes:
         """Returns the rows under both of an entity's names."""
-        return Writes(self.rows + other.rows, self.total + other.total)
+        return Writes(self.rows + other.rows, self.total + other.total, self.mixed + other.mixed)
+
+    def __str__(self) -> str:
+        return f"{self.rows} {self.total} {self.mixed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +167,7 @@ class Digests:
         where = (
             "" if place is None else f"{place[0]} {place[1]}"
         )  # the location comes last, since it may contain any character
-        digest.update(f"{writes.rows} {writes.total} {ended} {rest} {where}".encode(errors="surrogatepass"))
+        digest.update(f"{writes} {ended} {rest} {where}".encode(errors="surrogatepass"))
         return digest.hexdigest()
 
 

@@ -146,7 +146,7 @@ class CandidatePage:
             if partition in suspects:
                 continue
             figures = before.get(partition or "", "")
-            is_same = figures.startswith(f"{writes.rows} {writes.total}\t")
+            is_same = figures.startswith(f"{writes}\t")
             if is_same and (is_moved or is_ended):
                 _, ended, place = figures.split("\t")
                 is_same = not is_moved or place == self._describe_place(name, partition)
@@ -258,7 +258,7 @@ class CandidatePage:
     def _figures(self, name: TableName, partition: str | None, writes: Writes) -> str:
         """Returns the figures of a candidate on which its decision depends, besides those of its table."""
         place, ended = self._describe_place(name, partition), self._describe_ended(name, partition)
-        return f"{writes.rows} {writes.total}\t{ended}\t{place}"
+        return f"{writes}\t{ended}\t{place}"
 
     def _describe_place(self, name: TableName, partition: str | None) -> str:
         surveyed = self._load_table(name)
@@ -271,8 +271,7 @@ class CandidatePage:
 
 
 def _parse_writes(figures: str) -> Writes:
-    rows, total = figures.partition("\t")[0].split(" ")
-    return Writes(int(rows), int(total))
+    return Writes._make(map(int, figures.partition("\t")[0].split(" ")))
 
 
 def _as_stored(

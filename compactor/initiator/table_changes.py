@@ -13,13 +13,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
+from sqlalchemy.exc import DBAPIError
+
 from compactor.base.errors import CompactorError, DatabaseUnavailable
 from compactor.compaction.decision_reuse import Digests
 from compactor.compaction.queue_entry import Entity
 from compactor.database.prepared import in_parts
 from compactor.initiator.candidate_scan import CandidateScan
 from compactor.initiator.table_digests import table_inputs
-from compactor.metastore.table_sums import NO_SUMS, TableSums, read_table_sums
+from compactor.metastore.table_sums import NO_SUMS, AllSums, TableSums, read_table_sums
 from compactor.site.surveyed_tables import SurveyedTables, TableName
 from compactor.site.threads import run_best_effort
 from compactor.state.table_memories import TableMemory
@@ -72,11 +74,24 @@ class TableChanges:
         for entity in looks:
             self._looks[entity.database, entity.table].add(entity.partition)
         self._strangers: set[Entity] = set(looks)
-        self._sums = read_table_sums(scan.site.metastore) if self._can_remember else NO_SUMS
+        sums = self._read_sums() if self._can_remember else None
+        self._can_remember = sums is not None
+        self._sums = sums or NO_SUMS
         self._inputs: dict[TableName, str] = {}
         self._known: dict[TableName, TableMemory] = {}  # of tables whose inputs have not changed
         self.kept = 0  #: candidates of the tables that are skipped
         self.tables = self._compare()  #: to visit, each with the number of its recorded writes
+
+    def _read_sums(self, tables: Collection[TableName] | None = None) -> AllSums | None:
+        """Returns sums; None if the database does not compute them, such as within its limit of time.
+
+        Then the pass considers everything in full, and remembers nothing.
+        """
+        try:
+            return read_table_sums(self._scan.site.metastore, tables)
+        except (CompactorError, DBAPIError) as error:
+            log.warning("the sums over the rows of tables cannot be read, so that all tables are considered: %s", error)
+            return None
 
     def _read_state(self) -> tuple[Mapping[TableName, tuple[str, TableMemory]], Sequence[Entity]]:
         site, state = self._scan.site, self._scan.site.state
@@ -114,7 +129,7 @@ class TableChanges:
         scan = self._scan
         try:
             surveyed = tables.load_table(Entity(database=name[0], table=name[1]))
-            if surveyed is None or not scan.ground.is_clear(surveyed.table.id) or name in self._sums.sorted:
+            if surveyed is None or not scan.ground.is_clear(surveyed.table.id) or self._sums.have_order(name):
                 return
             inputs = self._inputs[name] = Digests(table_inputs(scan, name, surveyed)).inputs
         except DatabaseUnavailable:
@@ -168,9 +183,9 @@ class TableChanges:
         equal sums around a decision that rests on it.
         """
         if self._can_remember and (names := [name for name in tables if name in self._inputs]):
-            sums = read_table_sums(self._scan.site.metastore, names)
+            sums = self._read_sums(names)
             for name in names:
-                if sums.of_table(name) != self._sums.of_table(name):
+                if sums is None or sums.of_table(name) != self._sums.of_table(name):
                     self.do_not_remember(name)
 
     def check_inputs(self, name: TableName, inputs: str) -> None:

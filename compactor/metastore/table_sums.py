@@ -15,10 +15,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, String, case, cast, func, select
 
 from compactor.compaction.states import State
-from compactor.database.text_hash import text_hash
+from compactor.database.text_hash import mix_bits, short_hash, text_hash
 from compactor.metastore.catalog.locations import in_catalog
 from compactor.metastore.metastore import Metastore
 from compactor.metastore.queue.queue_rows import CC, KNOWN_ENDED
+from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,
     DBS,
@@ -28,7 +29,6 @@ from compactor.metastore.schema.tables import (
     TBLS,
 )
 
-_PRIME = 2**31 - 1  #: products of two smaller numbers fit into 64 bits
 _MOST_NAMED = 1000  #: tables that a statement names; it reads all if there are more
 _W = COMPLETED_TXN_COMPONENTS.c
 
@@ -62,8 +62,11 @@ class AllSums:
 
     def of_table(self, name: tuple[str, str]) -> TableSums:
         """Returns the sums of the table that the rows of writers call ``name``."""
-        stored = (name[0].lower(), name[1].lower())
-        return TableSums(self._writes.get(name, ""), self._places.get(stored, ""), self._ended.get(name, ""))
+        return TableSums(self._writes.get(name, ""), self._places.get(_as_stored(name), ""), self._ended.get(name, ""))
+
+    def have_order(self, name: tuple[str, str]) -> bool:
+        """Returns true if a partition of the table that the rows of writers call ``name`` has sorted files."""
+        return _as_stored(name) in self.sorted
 
 
 NO_SUMS = AllSums(written={}, sorted=frozenset(), _writes={}, _places={}, _ended={})
@@ -75,14 +78,14 @@ def read_table_sums(metastore: Metastore, tables: Collection[tuple[str, str]] | 
     Four statements of one reading transaction suffice.
     """
     exactly = metastore.dialect.exactly
-    lower = None if tables is None else [(database.lower(), table.lower()) for database, table in tables]
+    lower = None if tables is None else [_as_stored(name) for name in tables]
     written, past = (_W.CTC_DATABASE, _W.CTC_TABLE), (CC.CC_DATABASE, CC.CC_TABLE)
     stored = (DBS.c.NAME, TBLS.c.TBL_NAME)
     with metastore.database.read() as conn:
         here = (_W.CTC_TABLE.is_not(None), *_are_of(tables, *written))
         writes = _read(conn, [exactly(name) for name in written], _sum_writes(), *here)
         here = (in_catalog(), *_are_of(lower, *stored))
-        places = _read(conn, list(stored), _sum_places(), *here, source=_stored_partitions())
+        places = _read(conn, list(stored), _sum_places(metastore.dialect), *here, source=_stored_partitions())
         ended = _read(conn, [exactly(name) for name in past], _sum_ended(), KNOWN_ENDED, *_are_of(tables, *past))
         with_order = _stored_partitions().join(SORT_COLS, SORT_COLS.c.SD_ID == PARTITIONS.c.SD_ID)
         query = select(DBS.c.NAME, TBLS.c.TBL_NAME).select_from(with_order).where(in_catalog()).distinct()
@@ -110,24 +113,23 @@ def _are_of(
 
 def _sum_writes() -> list[ColumnElement[Any]]:
     txn, write_id = _W.CTC_TXNID, func.coalesce(_W.CTC_WRITEID, 0)
-    return [func.count(), func.sum(txn), func.sum(_mix(txn * 31 + write_id))]
+    # The partition counts too: a database that was restored hands out the same ids again, for other partitions.
+    partition = short_hash(func.coalesce(_W.CTC_PARTITION, ""))
+    return [func.count(), func.sum(txn), func.sum(mix_bits(txn * 31 + write_id, partition))]
 
 
-def _sum_places() -> list[ColumnElement[Any]]:
-    row = cast(PARTITIONS.c.PART_ID, String(20)) + " " + PARTITIONS.c.PART_NAME + " "
-    return [func.count(), func.sum(text_hash(row + func.coalesce(SDS.c.LOCATION, "")))]
+def _sum_places(dialect: Dialect) -> list[ColumnElement[Any]]:
+    # MySQL does not concatenate texts of different collations.
+    name, location = dialect.exactly(PARTITIONS.c.PART_NAME), dialect.exactly(func.coalesce(SDS.c.LOCATION, ""))
+    row = cast(PARTITIONS.c.PART_ID, String(20)) + " " + name + " " + location
+    return [func.count(), func.sum(text_hash(row))]
 
 
 def _sum_ended() -> list[ColumnElement[Any]]:
     # A failure counts for some time after its request.
     requested = func.coalesce(CC.CC_ENQUEUE_TIME, CC.CC_START, 0)
     others = case((CC.CC_STATE == State.SUCCEEDED.value, 0), else_=1)
-    return [func.count(), func.sum(CC.CC_ID), func.sum(others), func.sum(_mix(CC.CC_ID * 31 + requested))]
-
-
-def _mix(number: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Returns the square of ``number`` modulo a prime, so that two changes do not cancel out."""
-    return (number % _PRIME) * (number % _PRIME) % _PRIME
+    return [func.count(), func.sum(CC.CC_ID), func.sum(others), func.sum(mix_bits(CC.CC_ID * 31 + requested))]
 
 
 def _stored_partitions() -> Any:
@@ -145,5 +147,9 @@ def _read(
     return {(database, table): figures for database, table, *figures in conn.execute(query).all()}
 
 
+def _as_stored(name: tuple[str, str]) -> tuple[str, str]:
+    return name[0].lower(), name[1].lower()
+
+
 def _as_texts(figures: Mapping[tuple[str, str], list[Any]]) -> dict[tuple[str, str], str]:
-    return {name: " ".join(str(int(number)) for number in numbers) for name, numbers in figures.items()}
+    return {name: " ".join(str(int(number or 0)) for number in numbers) for name, numbers in figures.items()}

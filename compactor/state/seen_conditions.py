@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -339,9 +340,20 @@ class Conditions:
 
     @retried
     def purge(self, older_than_ms: int) -> int:
-        """Deletes the rows of entities that were last looked at longer ago than this; returns their number."""
+        """Deletes the rows of entities that were last looked at longer ago than this; returns their number.
+
+        Memories of their tables become invalid, since these rely on the rows.
+        """
         with self._database.write() as conn:
-            return conn.execute(delete(CONDITIONS).where(_C.SEEN_AT < now_ms(conn) - older_than_ms)).rowcount
+            lock_state(conn)
+            are_old = _C.SEEN_AT < now_ms(conn) - older_than_ms
+            tables: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+            query = select(_C.METASTORE, _C.DB_NAME, _C.TABLE_NAME).where(are_old).distinct()
+            for metastore, database, table in conn.execute(query).all():
+                tables[metastore].add((database, table))
+            for metastore, names in tables.items():
+                invalidate(conn, metastore, names)
+            return conn.execute(delete(CONDITIONS).where(are_old)).rowcount
 
     def _known(self, conn: Connection, metastore: str, keys: Sequence[str]) -> dict[str, SeenEntity]:
         rows: dict[str, SeenEntity] = {}

@@ -140,8 +140,12 @@ def _pack(entities: Mapping[str, str]) -> bytes | None:
     return zlib.compress(text.encode(errors="surrogatepass"), 1)
 
 
-def _unpack(packed: bytes) -> dict[str, str]:
-    text = zlib.decompress(packed).decode(errors="surrogatepass")
+def _unpack(packed: bytes) -> dict[str, str] | None:
+    """Returns the entities; None if their lines are damaged, so that the table is considered in full."""
+    try:
+        text = zlib.decompress(packed).decode(errors="surrogatepass")
+    except (zlib.error, UnicodeDecodeError):
+        return None
     entities = {}
     for line in text.split("\n") if text else ():
         figures, _, name = line.rpartition("\t")

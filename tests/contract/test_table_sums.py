@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import insert, literal, select, text, update
+from sqlalchemy import Connection, insert, literal, select, text, update
 
 from compactor.base.ids import WriteId
 from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.database.text_hash import text_hash
+from compactor.database.text_hash import mix_bits, short_hash, text_hash
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.metastore import Metastore
@@ -90,6 +90,14 @@ CHANGES: dict[str, tuple[str, Callable[[Metastore, Table], object]]] = {
         lambda m, t: run(m, 'DELETE FROM "COMPLETED_TXN_COMPONENTS" WHERE "CTC_PARTITION" = \'p=1\''),
     ),
     "late commits": ("writes", write_late),
+    "another partition in a row": (
+        "writes",
+        lambda m, t: run(
+            m,
+            'UPDATE "COMPLETED_TXN_COMPONENTS" SET "CTC_PARTITION" = '
+            "CASE WHEN \"CTC_PARTITION\" = 'p=1' THEN 'p=2' ELSE 'p=1' END",
+        ),
+    ),
     "a new partition": ("places", lambda m, t: m.embedded_catalog.add_partition(t, ["3"])),
     "a dropped partition": ("places", lambda m, t: m.embedded_catalog.drop_partition(t, "p=2")),
     "a renamed partition": ("places", lambda m, t: m.embedded_catalog.rename_partition(t, "p=2", ["4"])),
@@ -148,6 +156,29 @@ def test_hashes_of_texts_differ_and_add_up(metastore: Metastore, table: Table) -
     assert all(0 <= number < 2**40 for number in hashes)
     assert hashes == again
     assert nothing is None
+
+
+def test_short_hashes_of_texts_differ(metastore: Metastore) -> None:
+    texts = ("", "p=1", "p=2", "P=1", "p=1 ", "ü", "x" * 4000)
+    with metastore.database.read() as conn:
+        hashes = [conn.execute(select(short_hash(literal(each)))).scalar_one() for each in texts]
+    assert len(set(hashes)) == len(texts)
+    assert all(0 <= number < 2**32 for number in hashes)
+
+
+def test_hashes_of_numbers_add_up_to_different_sums(metastore: Metastore) -> None:
+    """The numbers have equal sums, and equal sums of squares, of cubes or of products."""
+    groups = [(4, 6), (3, 7)], [(10, 14, 15), (11, 12, 16)], [(1, 5, 8, 12), (2, 3, 10, 11)]
+    numbers = COMPLETED_TXN_COMPONENTS.c.CTC_TXNID
+    largest = 2**53
+
+    def add_up(conn: Connection, group: tuple[int, ...]) -> int:
+        return sum(int(conn.execute(select(mix_bits(literal(number, numbers.type)))).scalar_one()) for number in group)
+
+    with metastore.database.read() as conn:
+        for one, other in groups:
+            assert add_up(conn, one) != add_up(conn, other)
+        assert 0 <= add_up(conn, (largest,)) < 2**31
 
 
 def test_an_unused_write_id_changes_nothing(metastore: Metastore, table: Table) -> None:

@@ -30,6 +30,7 @@ from compactor.compaction.decision_reuse import Writes
 from compactor.compaction.queue_entry import Entity
 from compactor.database.engine import Database
 from compactor.database.prepared import in_parts
+from compactor.database.text_hash import mix_bits
 from compactor.metastore.schema.dialect import Dialect, entity_is
 from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,
@@ -235,16 +236,17 @@ class Components:
         """
         writes: dict[tuple[str, str], dict[str | None, Writes]] = {table: {} for table in tables}
         names = [self._dialect.exactly(name) for name in (_W.CTC_DATABASE, _W.CTC_TABLE, _W.CTC_PARTITION)]
-        total = cast(func.sum(_W.CTC_TXNID), BigInteger)  # exact, and not a decimal
-        columns: list[Any] = [*_label_names(names), func.count(), total]
+        # Exact, and not decimals.
+        total, mixed = (cast(func.sum(number), BigInteger) for number in (_W.CTC_TXNID, mix_bits(_W.CTC_TXNID)))
+        columns: list[Any] = [*_label_names(names), func.count(), total, mixed]
         query = select(*columns).group_by(*names)
         # Two plain lists are faster than a list of pairs, which a server compares with each row one by one.
         query = query.where(_W.CTC_DATABASE.in_({database for database, _ in tables}))
         query = query.where(_W.CTC_TABLE.in_({table for _, table in tables}))
         with self._database.read() as conn:
-            for database, table, partition, rows, sum_of_txns in conn.execute(query).all():
+            for database, table, partition, *figures in conn.execute(query).all():
                 if (of_table := writes.get((database, table))) is not None:
-                    of_table[partition] = Writes(rows, sum_of_txns)
+                    of_table[partition] = Writes._make(figures)
         return writes
 
     def written_partitions(self, database: str, table: str, write_ids: Collection[WriteId]) -> list[str]:

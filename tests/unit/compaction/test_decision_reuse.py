@@ -68,6 +68,7 @@ def test_no_input_of_a_table_is_left_out() -> None:
         {"writes": Writes(3, 41)},  # written
         {"writes": Writes(1, 20)},  # cleaned
         {"writes": Writes(2, 31)},  # both
+        {"writes": Writes(2, 30, 1)},  # two others with the same sum
         {"place": (8, "/t/p=1")},  # dropped and made anew
         {"place": (7, "/elsewhere")},
         {"place": None},
@@ -166,7 +167,7 @@ def test_a_verdict_is_a_text_of_all_that_it_says() -> None:
 
 
 def test_rows_under_two_names_are_added() -> None:
-    assert Writes(1, 10).plus(Writes(2, 5)) == Writes(3, 15)
+    assert Writes(1, 10, 100).plus(Writes(2, 5, 13)) == Writes(3, 15, 113)
 
 
 def _digest(

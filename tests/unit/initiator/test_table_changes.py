@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from compactor.acid.listing import Listing
+from compactor.base.errors import DatabaseUnavailable
 from compactor.compaction.states import State
+from compactor.initiator import table_changes
 from compactor.initiator.candidate_page import CandidatePage
 from compactor.initiator.fresh_look import look_at
 from compactor.initiator.initiator import InitiatorPass, initiate
@@ -98,9 +100,13 @@ def between(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, act: Call
 
 def move(site: Site, location: Path) -> None:
     location.mkdir(exist_ok=True)
+    part = "SELECT SD_ID FROM PARTITIONS WHERE PART_NAME = 'p=2'"
+    run(site, f"UPDATE SDS SET LOCATION = '{location}' WHERE SD_ID = ({part})")
+
+
+def run(site: Site, statement: str) -> None:
     with site.metastore.database.write() as conn:
-        part = "SELECT SD_ID FROM PARTITIONS WHERE PART_NAME = 'p=2'"
-        conn.exec_driver_sql(f"UPDATE SDS SET LOCATION = '{location}' WHERE SD_ID = ({part})")
+        assert conn.exec_driver_sql(statement).rowcount == 1
 
 
 def test_a_table_that_has_not_changed_is_not_read(site: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +136,48 @@ def test_a_transaction_that_commits_late_is_seen(site: Site, table: Table) -> No
     initiate(site)
     site.metastore.transactions.commit(txn)
     assert "default.t/p=1" in names(initiate(site))
+
+
+def test_other_partitions_under_the_same_ids_are_seen(site: Site, table: Table) -> None:
+    """A database that was restored hands out the same ids again."""
+    run(site, "UPDATE COMPLETED_TXN_COMPONENTS SET CTC_PARTITION = 'p=2' WHERE CTC_PARTITION = 'p=3'")
+    assert names(initiate(site)) == {"default.t/p=2"}
+
+
+def test_other_writes_with_the_same_sum_of_ids_are_seen(site: Site, table: Table) -> None:
+    """Redundant rows are removed, a late transaction and a new one commit."""
+    for _ in range(2):
+        insert_into(site, table, 2, [5])
+    initiate(site)
+    rows = "SELECT {}(CTC_TXNID) FROM COMPLETED_TXN_COMPONENTS WHERE CTC_PARTITION = 'p=2'"
+    with site.metastore.database.read() as conn:
+        first, last = (conn.exec_driver_sql(rows.format(end)).scalar_one() for end in ("min", "max"))
+    run(site, f"UPDATE COMPLETED_TXN_COMPONENTS SET CTC_TXNID = {first} - 1 WHERE CTC_TXNID = {first}")
+    run(site, f"UPDATE COMPLETED_TXN_COMPONENTS SET CTC_TXNID = {last} + 1 WHERE CTC_TXNID = {last}")
+    assert names(initiate(site)) == {"default.t/p=2"}
+
+
+@pytest.mark.parametrize("reading", [1, 2])
+def test_without_sums_everything_is_considered(
+    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch, reading: int
+) -> None:
+    """The database may stop statements that take long."""
+    original, calls = table_changes.read_table_sums, 0
+
+    def read(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == reading:
+            raise DatabaseUnavailable("canceling statement due to statement timeout")
+        return original(*args)
+
+    insert_into(site, table, 2, [5])
+    with monkeypatch.context() as patch:
+        patch.setattr(table_changes, "read_table_sums", read)
+        done = initiate(site)
+    assert (names(done), done.kept, calls) == ({"default.t/p=2"}, 3, reading)
+    insert_into(site, table, 3, [5])
+    assert names(initiate(site)) == {"default.t/p=3"}
 
 
 def test_a_candidate_without_a_stored_decision_is_considered_again(
@@ -252,3 +300,12 @@ def test_a_table_with_a_name_in_another_case_is_considered_in_full(site: Site, t
     assert ("default", "t") not in own_state(site).memories.read(site.name)
     insert_into(site, table, 2, [6])
     assert names(initiate(site)) == {"default.t/p=2"}
+
+
+def test_sorted_partitions_are_found_under_a_name_in_another_case(site: Site, table: Table) -> None:
+    with site.metastore.database.write() as conn:
+        conn.exec_driver_sql("UPDATE COMPLETED_TXN_COMPONENTS SET CTC_TABLE = 'T' WHERE CTC_TABLE = 't'")
+        part = "SELECT SD_ID, 'a', 1, 0 FROM PARTITIONS WHERE PART_NAME = 'p=1'"
+        conn.exec_driver_sql(f'INSERT INTO SORT_COLS (SD_ID, COLUMN_NAME, "ORDER", INTEGER_IDX) {part}')
+    initiate(site)
+    assert ("default", "T") not in own_state(site).memories.read(site.name)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import update
 
 from compactor.base.ids import TxnId
 from compactor.compaction.decision_reuse import Basis
 from compactor.compaction.queue_entry import Entity
 from compactor.state.seen_conditions import SeenEntity
 from compactor.state.state_database import OwnState
+from compactor.state.state_tables import TABLE_MEMORIES
 from compactor.state.table_memories import TableMemory
 
 T, U = ("d", "t"), ("d", "u")
@@ -36,6 +38,22 @@ def test_a_memory_comes_back_to_the_next_who_claims_it(fresh: OwnState) -> None:
 def test_a_memory_that_is_not_the_one_that_was_read_is_not_used(fresh: OwnState) -> None:
     remember(fresh, "a", T)
     assert fresh.memories.claim("m", {T: "an earlier one"}, "b") == {T: None}
+
+
+def test_a_damaged_memory_is_not_used(fresh: OwnState) -> None:
+    """It does not keep those of other tables from being used."""
+    remember(fresh, "a", T, U)
+    with fresh.database.write() as conn:
+        conn.execute(update(TABLE_MEMORIES).where(TABLE_MEMORIES.c.TABLE_NAME == "t").values(ENTITIES=b"damaged"))
+    assert fresh.memories.claim("m", {T: "a", U: "a"}, "b") == {T: None, U: ENTITIES}
+
+
+def test_a_purged_decision_makes_a_memory_invalid(fresh: OwnState) -> None:
+    """A memory says that each candidate has a stored decision."""
+    remember(fresh, "a", T, U)
+    record(fresh, "a")
+    assert fresh.conditions.purge(0) == 1
+    assert set(fresh.memories.read("m")) == {U}
 
 
 def test_only_the_last_who_has_claimed_a_table_saves_a_memory(fresh: OwnState) -> None:
