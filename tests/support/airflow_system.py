@@ -60,6 +60,11 @@ class Servers(AirflowServers):
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
 
+    def revive(self) -> None:
+        """Starts every component again that has ended."""
+        for name in [name for name, child in self._children.items() if name != "migrate" and child.poll() is not None]:
+            self.again(name)
+
     @contextmanager
     def paused(self, name: str) -> Iterator[None]:
         """Suspends the component and all its children until the block ends."""
