@@ -32,8 +32,8 @@ class CompactTableOperator(BaseOperator):
     Its value lists the requests: ``table``, ``partition``, ``compaction``, ``type``, ``because`` and, if it waited,
     ``state``. A run requests each compaction once, however often its task is tried or cleared; only failed ones are
     requested again. It waits for compactions that are already queued, without queueing them twice, and each further try
-    waits for the same ones. A task that loses its worker or its trigger is tried again, twice by default. If other tasks
-    are mapped over its value, it requests as many as Airflow can map, the most urgent first.
+    waits for the same ones. A task that loses its worker or its trigger is tried again, five times by default. If other
+    tasks are mapped over its value, it requests as many as Airflow can map, the most urgent first.
 
     Args:
         table: ``DATABASE.TABLE``.
