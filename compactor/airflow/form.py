@@ -160,7 +160,7 @@ def parse_form(parameters: Mapping[str, Any]) -> FormValues:
             "type": kind,
             "pool": _text(parameters, "pool"),
             "properties": properties,
-            "buckets": buckets,
+            "buckets": None if buckets is None else int(buckets),  # JSON Schema takes 2.0 for an integer
             "order_by": order_by,
         },
     )

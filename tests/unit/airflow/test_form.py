@@ -32,6 +32,11 @@ def test_typed_values_are_trimmed() -> None:
     assert parse_form(FORM | {"partition": " month=1 "}).arguments["partition"] == "month=1"
 
 
+def test_a_number_of_files_with_a_point_is_an_integer() -> None:
+    buckets = parse_form(FORM | {"type": "rebalance", "buckets": 2.0}).arguments["buckets"]
+    assert (type(buckets), buckets) == (int, 2)
+
+
 @pytest.mark.parametrize("table", ["", None, "flights", "a.b.c", ".flights", "demo.", "a.b,c"])
 def test_a_table_without_its_database_is_refused_in_our_words(table: str | None) -> None:
     with pytest.raises(CompactorError, match=r"expected: DATABASE\.TABLE"):
