@@ -239,9 +239,8 @@ class Table:
             )
         with tempfile.TemporaryDirectory(prefix="compactor-mutation-") as scratch:
             must_be_writable(self._site, self._table)
-            mutation = Mutation(
-                self._table, None if key is None else _names(key), WriteOptions(time_zone=time_zone), scratch
-            )
+            columns = None if key is None else _names(key)
+            mutation = Mutation(self._site, self._table, columns, WriteOptions(time_zone=time_zone), scratch)
             yield mutation
             with self._writing() as txn:
                 mutation.finish(txn)

@@ -1,6 +1,6 @@
 """Converts dates and timestamps between units, parts of seconds, and the two calendars.
 
-Hive counts days before 1582-10-15 in the Julian calendar, Arrow in the proleptic Gregorian one.
+Hive 4 counts days before 1582-10-15 in the Julian calendar, Hive 3.1 and Arrow count them in the proleptic Gregorian one.
 """
 
 from __future__ import annotations

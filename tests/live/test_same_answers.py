@@ -12,7 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from compactor.orc.format.tail import JULIAN, read_tail
+from compactor.orc.io.source import LocalSource
 from compactor.tables import Store
+from compactor.tables.transactions.held_locks import is_hive_4
 from tests.judges import Row, orc_1_5
 from tests.support.beside import Beside, left_clean, side_by_side
 from tests.support.hive3 import HIVE_3_1
@@ -136,17 +139,19 @@ def test_no_answer_of_hive_changes(beside: Beside, tmp_path: Path, kind: str) ->
 
 
 def test_days_before_1582_are_the_same_in_hive_and_programs(beside: Beside) -> None:
-    """Hive 3.1 stores Gregorian days, Hive 4 Julian ones, and so do programs beside it."""
+    """PROTOCOL 2.2: Hive 3.1 stores Gregorian days, Hive 4 Julian ones, and so do programs beside it, also in one table."""
     days = ["0001-01-01", "1000-02-28", "1582-10-04"]
+    if not is_hive_4(beside.site):
+        days += ["1582-10-05", "1582-10-14"]  # which the Julian calendar leaves out
     columns = "(k int, day date, at timestamp) stored as orc tblproperties ('transactional'='true')"
-    for writer in ("hive", "program"):
+    for writer in ("hive", "program", "both"):
         beside.hive.sql(f"create table days_{writer} {columns}")
     rows = [f"select {k}, date'{day}', timestamp'{day} 12:00:00'" for k, day in enumerate(days)]
     beside.hive.sql(f"insert into days_hive {' union all '.join(rows)}")
     stamps = np.array([f"{day}T12:00:00" for day in days], dtype="datetime64[s]")
     arrow = pa.table(
         {
-            "k": pa.array(range(3), pa.int32()),
+            "k": pa.array(range(len(days)), pa.int32()),
             "day": pa.array(np.array(days, dtype="datetime64[D]")),
             "at": pa.array(stamps),
         }
@@ -154,13 +159,22 @@ def test_days_before_1582_are_the_same_in_hive_and_programs(beside: Beside) -> N
     store = Store(beside.site)
     store.load_table("default.days_program").append(arrow)
     expected = [f"{k}\t{day}\t{day} 12:00:00" for k, day in enumerate(days)]
-    for writer in ("hive", "program"):
+    store.load_table("default.days_both").append(arrow.slice(0, 2))
+    beside.hive.sql(f"insert into days_both {' union all '.join(rows[2:])}")
+    files = sorted(beside.directory("days_both").rglob("bucket_*"))
+    calendars = [read_tail(LocalSource(str(file))).calendar for file in files]
+    assert calendars == [JULIAN if is_hive_4(beside.site) else 0] * 2
+    [done] = beside.compact("days_both", "minor")
+    assert done["fate"] == "compacted", str(done)
+    for writer in ("hive", "program", "both"):
         table = store.load_table(f"default.days_{writer}")
         assert sorted(beside.hive.sql(f"select * from days_{writer}")) == expected, writer
         assert table.scan(timestamps="us").to_arrow().sort_by("k").cast(arrow.schema) == arrow, writer
-        assert table.update({"k": "3"}, where="day = '1000-02-28'") == 1
+        assert table.update({"k": "9"}, where="day = '1000-02-28'") == 1
         [done] = beside.compact(f"days_{writer}", "major")
         assert done["fate"] == "compacted", str(done)
         beside.clean_all()
-        updated = [line.replace("1\t", "3\t", 1) if line.startswith("1\t") else line for line in expected]
+        updated = [line.replace("1\t", "9\t", 1) if line.startswith("1\t") else line for line in expected]
         assert sorted(beside.hive.sql(f"select * from days_{writer}")) == sorted(updated), writer
+        shown = store.load_table(f"default.days_{writer}").scan(timestamps="us").to_arrow().sort_by("day")
+        assert shown.drop("k").cast(arrow.drop("k").schema) == arrow.drop("k"), writer

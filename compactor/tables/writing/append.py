@@ -13,8 +13,7 @@ import pyarrow as pa
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.compaction.queue_entry import Entity
-from compactor.metastore.catalog.values import Table
-from compactor.orc.format.tail import JULIAN
+from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.run.attempt_files import attempt_folder
 from compactor.settings.output_class import OutputClass, refused_by_orc_1_5
 from compactor.site.site import Site, path_of
@@ -72,7 +71,8 @@ def append(txn: Transaction, table: Table, rows: RowSource, options: WriteOption
     partition = find_static_partition(table, options)
     if isinstance(rows, Scan):
         txn.lock_for_appending(table, partition, rows.entities(txn))
-    return write(txn, table, conform_rows(table, read_within(txn, rows), options), WriteOperation.INSERT, partition)
+    parts = conform_rows(txn.site, table, read_within(txn, rows), options)
+    return write(txn, table, parts, WriteOperation.INSERT, partition)
 
 
 def overwrite(txn: Transaction, table: Table, rows: RowSource, options: WriteOptions) -> int:
@@ -84,7 +84,8 @@ def overwrite(txn: Transaction, table: Table, rows: RowSource, options: WriteOpt
     must_be_readable(table)
     partition = find_static_partition(table, options)
     txn.lock_for_overwriting(table, partition, rows.entities(txn) if isinstance(rows, Scan) else ())
-    return write(txn, table, conform_rows(table, read_within(txn, rows), options), WriteOperation.UPDATE, partition)
+    parts = conform_rows(txn.site, table, read_within(txn, rows), options)
+    return write(txn, table, parts, WriteOperation.UPDATE, partition)
 
 
 def read_within(txn: Transaction, rows: RowSource) -> RowSource:
@@ -92,15 +93,24 @@ def read_within(txn: Transaction, rows: RowSource) -> RowSource:
     return rows.within(txn) if isinstance(rows, Scan) else rows
 
 
-def conform_rows(table: Table, rows: RowSource, options: WriteOptions) -> Iterator[pa.Table]:
+def conform_rows(site: Site, table: Table, rows: RowSource, options: WriteOptions) -> Iterator[pa.Table]:
     """Yields rows fitted to the table's columns, partition columns last.
 
     Rows of a stream come in parts of bounded size.
     """
-    columns = tuple((column.name, column.type) for column in (*table.columns, *table.partition_keys))
-    door = Door(table=str(table), columns=columns, time_zone=options.time_zone)
+    door = open_door(site, table, (*table.columns, *table.partition_keys), options.time_zone)
     keys = _partition_values(table, options)
     yield from (door.conform(_with_columns(part, keys)) for part in split_rows(table, rows))
+
+
+def open_door(site: Site, table: Table, columns: Iterable[Column], time_zone: str | None = None) -> Door:
+    """Returns the door for values of these columns of ``table``."""
+    return Door(
+        table=str(table),
+        columns=tuple((column.name, column.type) for column in columns),
+        time_zone=time_zone,
+        is_gregorian=not is_hive_4(site),
+    )
 
 
 def find_static_partition(table: Table, options: WriteOptions) -> str | None:
@@ -114,8 +124,9 @@ def find_static_partition(table: Table, options: WriteOptions) -> str | None:
     if not values or len(values) < len(table.partition_keys):
         return None
     keys = tuple((key.name, key.type) for key in table.partition_keys)
-    rows = pa.table(values)
-    return name_partition(table, Door(table=str(table), columns=keys, time_zone=options.time_zone).conform(rows))
+    # a partition's name holds the day as a text, in no calendar
+    door = Door(table=str(table), columns=keys, time_zone=options.time_zone, is_gregorian=True)
+    return name_partition(table, door.conform(pa.table(values)))
 
 
 def _partition_values(table: Table, options: WriteOptions) -> Mapping[str, pa.Array]:
@@ -282,7 +293,7 @@ def _write(txn: Transaction, statement: WriteStatement, location: str, files: Ma
                 statement_id=statement.statement_id,
                 number=number,
                 first_row=txn.pending.next_row(location, number),
-                calendar=JULIAN if is_hive_4(txn.site) else 0,
+                is_gregorian=not is_hive_4(txn.site),
             )
             for number, waiting in sorted(files.items())
         ]

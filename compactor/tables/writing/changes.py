@@ -27,6 +27,7 @@ from compactor.rewrite.full_acid.delete_events import EventSorter, SortedEvents,
 from compactor.rewrite.full_acid.output_format import output_of
 from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder
+from compactor.site.site import Site
 from compactor.tables.filters.expressions import ColumnName, Comparison, Literal, parse
 from compactor.tables.filters.partition_constants import char_length
 from compactor.tables.reading.scan import THREADS, Scan
@@ -36,7 +37,7 @@ from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
 from compactor.tables.schema import IN_PARTS, PARTS, ROW_ID, column_type
 from compactor.tables.time_forms import to_encodable
 from compactor.tables.transactions.transaction import Transaction, WriteOperation, WriteStatement
-from compactor.tables.writing.append import RowSource, WriteOptions, conform_rows, read_within, write
+from compactor.tables.writing.append import RowSource, WriteOptions, conform_rows, open_door, read_within, write
 from compactor.tables.writing.conform import Door
 from compactor.tables.writing.literals import build_literal_array
 from compactor.tables.writing.statement_files import WaitingRows, build_keys, write_deleted
@@ -72,7 +73,7 @@ def update(txn: Transaction, table: Table, assignments: Mapping[str, str], where
         NotConforming: a value does not fit the column's type.
         NotSupported: a partition or bucketing column is assigned, so that rows would have to move; delete and append them.
     """
-    new_values = Assignments.from_texts(table, assignments)
+    new_values = Assignments.from_texts(txn.site, table, assignments)
     request = ScanRequest(row_filter=where, row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, request))
     new_rows = WaitingRows()
@@ -159,7 +160,7 @@ class Assignments:
     values: Mapping[str, pa.Array | str]
 
     @classmethod
-    def from_texts(cls, table: Table, texts: Mapping[str, str]) -> Assignments:
+    def from_texts(cls, site: Site, table: Table, texts: Mapping[str, str]) -> Assignments:
         """Parses the values that are assigned to columns of ``table``.
 
         Raises:
@@ -174,9 +175,8 @@ class Assignments:
         names = [name.lower() for name in texts]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise Refused(f"{table}: column {twice[0]} is assigned twice; names are the same in any case")
-        columns = (*table.columns, *table.partition_keys)
-        door = Door(table=str(table), columns=tuple((column.name, column.type) for column in columns))
-        return cls(door=door, values={name.lower(): _value(table, name.lower(), text) for name, text in texts.items()})
+        values = {name.lower(): _value(site, table, name.lower(), text) for name, text in texts.items()}
+        return cls(door=open_door(site, table, (*table.columns, *table.partition_keys)), values=values)
 
     def apply(self, rows: pa.Table) -> pa.Table:
         """Returns ``rows``, with all columns of the table, with the new values.
@@ -218,7 +218,7 @@ def _must_be_known(table: Table, name: str) -> None:
         raise NotFound(f"{table} has no column {name!r}; it has {', '.join(known)}")
 
 
-def _value(table: Table, name: str, text: str) -> pa.Array | str:
+def _value(site: Site, table: Table, name: str, text: str) -> pa.Array | str:
     """Parses the value that is assigned to column ``name``."""
     columns = {column.name.lower(): column for column in table.columns}
     keys = {key.name.lower(): key for key in table.partition_keys}
@@ -229,8 +229,7 @@ def _value(table: Table, name: str, text: str) -> pa.Array | str:
         return {**columns, **keys}[operand.name].name
     column = columns[name]
     literal = build_literal_array(operand, column_type(table, column), f"{table}: column {column.name}")
-    door = Door(table=str(table), columns=((column.name, column.type),))
-    return door.conform(pa.table({column.name: literal})).column(0).combine_chunks()
+    return open_door(site, table, [column]).conform(pa.table({column.name: literal})).column(0).combine_chunks()
 
 
 def _operand(text: str) -> ColumnName | Literal:
@@ -268,11 +267,11 @@ def upsert(
         WriteConflict: another transaction wrote into the table while this one waited for its lock.
     """
     key = find_key_columns(table, join_cols, "join_cols")
-    source = None if isinstance(rows, Scan) else _source(table, rows, key, options)
+    source = None if isinstance(rows, Scan) else _source(txn.site, table, rows, key, options)
     request = ScanRequest(selected_fields=tuple(key), row_ids=True, timestamps=IN_PARTS)
     txn.lock_for_changes(table, partitions_to_read(txn, table, request), LockType.EXCL_WRITE, must_see_all=True)
     if source is None:
-        source = _source(table, read_within(txn, rows), key, options)
+        source = _source(txn.site, table, read_within(txn, rows), key, options)
     if not source.num_rows:
         return Upserted(updated=0, inserted=0)
     known = make_comparable(source.select(key)).append_column(PLACE, pa.array(np.arange(source.num_rows)))
@@ -288,8 +287,8 @@ def upsert(
     return Upserted(updated=len(replaced), inserted=source.num_rows - len(replaced))
 
 
-def _source(table: Table, rows: RowSource, key: list[str], options: WriteOptions) -> pa.Table:
-    source = pa.concat_tables(list(conform_rows(table, rows, options)), promote_options="permissive")
+def _source(site: Site, table: Table, rows: RowSource, key: list[str], options: WriteOptions) -> pa.Table:
+    source = pa.concat_tables(list(conform_rows(site, table, rows, options)), promote_options="permissive")
     _must_be_unique(table, source, key)
     return source
 

@@ -57,6 +57,7 @@ class Door:
         None  #: the zone in which a timestamp with a zone becomes wall-clock time; None refuses them
     )
     is_assignment: bool = False  #: an assignment in SQL: values of other types are converted
+    is_gregorian: bool = False  #: files hold all days, as for Hive 3.1; otherwise ten days of 1582 are refused
 
     def conform(self, rows: pa.Table | pa.RecordBatch, name_row: Callable[[int], str] | None = None) -> pa.Table:
         """Returns ``rows`` with exactly the table's columns, in order and in their Arrow types.
@@ -92,7 +93,7 @@ class Door:
         return {name: place for place, name in enumerate(lowered)}
 
     def _column(self, path: Path, column: Array, types: Types) -> pa.ChunkedArray:
-        conforming = _Conforming(types, self.time_zone, self.is_assignment)
+        conforming = _Conforming(types, self.time_zone, self.is_assignment, self.is_gregorian)
         arrays, start = [], 0
         for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
             arrays.append(conforming.convert(path.from_row(start), chunk, 0))
@@ -156,6 +157,7 @@ class _Conforming:
     types: Types
     time_zone: str | None
     is_assignment: bool
+    is_gregorian: bool
 
     def convert(self, path: Path, array: Array, at: int) -> Array:
         """Converts ``array`` to type ``at``; ``path`` names it in messages."""
@@ -173,15 +175,15 @@ class _Conforming:
         if self.is_assignment and not _is_one_of(array.type, _ACCEPTED[item.kind]):
             array = convert_assigned(path, array, item.kind, kind)
         if item.kind is TypeKind.TIMESTAMP and array.type.equals(PARTS):
-            return _check_timestamps(path, _check_parts(path, array))
+            return _check_timestamps(path, _check_parts(path, array), self.is_gregorian)
         if not _is_one_of(array.type, _ACCEPTED[item.kind]):
             raise NotConforming(f"{path}: is given as {array.type}; expected: {kind}")
         if item.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
             return _cut(path, array.cast(pa.string()), item.maximum_length, fills=item.kind is TypeKind.CHAR)
         if item.kind is TypeKind.TIMESTAMP:
-            return _check_timestamps(path, self._wall_clock(path, array))
+            return _check_timestamps(path, self._wall_clock(path, array), self.is_gregorian)
         converted = _cast(path, array, kind)
-        return _check_days(path, converted) if item.kind is TypeKind.DATE else converted
+        return _check_days(path, converted, self.is_gregorian) if item.kind is TypeKind.DATE else converted
 
     def _wall_clock(self, path: Path, array: Array) -> Array:
         if array.type.tz is None:
@@ -279,26 +281,27 @@ def _check_parts(path: Path, array: Array) -> Array:
     return array
 
 
-def _check_timestamps(path: Path, array: Array) -> Array:
+def _check_timestamps(path: Path, array: Array, is_gregorian: bool) -> Array:
     """Checks that all readers will show these timestamps correctly, and returns them.
 
     Raises:
-        NotConforming: a timestamp is not in the years 1 to 9999, or has a fraction in the last second before 1970, which
-            ORC readers would show a second later.
+        NotConforming: a timestamp is not in the years 1 to 9999, is on one of the ten days that Hive's calendar leaves
+            out, or has a fraction in the last second before 1970, which ORC readers would show a second later.
     """
     parts = to_encodable(array, PARTS)
     seconds, nanos = (pc.struct_field(parts, [place]) for place in range(2))
     beyond = pc.or_(pc.less(seconds, _FIRST_DAY * _DAY), pc.greater_equal(seconds, _END_DAY * _DAY))
     _refuse(path, seconds, beyond, "s", _EXPECTED_YEARS)
-    days = pc.floor(pc.divide(seconds.cast(pa.float64()), float(_DAY))).cast(pa.int64())
-    _refuse(path, seconds, _is_left_out(days), "s", _LEFT_OUT)
+    if not is_gregorian:
+        days = pc.floor(pc.divide(seconds.cast(pa.float64()), float(_DAY))).cast(pa.int64())
+        _refuse(path, seconds, _is_left_out(days), "s", _LEFT_OUT)
     hidden = pc.and_(pc.equal(seconds, -1), pc.greater(nanos, _LARGEST_HIDDEN))
     why = "readers of files would show this fraction a second later; expected: none before 1970-01-01 00:00:00"
     _refuse(path, seconds, hidden, "s", why)
     return array
 
 
-def _check_days(path: Path, array: Array) -> Array:
+def _check_days(path: Path, array: Array, is_gregorian: bool) -> Array:
     """Checks that all readers will show these days correctly, and returns them.
 
     Raises:
@@ -306,7 +309,8 @@ def _check_days(path: Path, array: Array) -> Array:
     """
     days = array.cast(pa.int32())
     _refuse(path, days, pc.or_(pc.less(days, _FIRST_DAY), pc.greater_equal(days, _END_DAY)), "D", _EXPECTED_YEARS)
-    _refuse(path, days, _is_left_out(days), "D", _LEFT_OUT)
+    if not is_gregorian:
+        _refuse(path, days, _is_left_out(days), "D", _LEFT_OUT)
     return array
 
 

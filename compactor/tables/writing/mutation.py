@@ -17,10 +17,11 @@ from compactor.base.errors import NotConforming, NotFound, NotSupported, Refused
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.rows.keys import Mask, Numbers
+from compactor.site.site import Site
 from compactor.tables.reading.scan_planning import ScanRequest, partitions_to_read
 from compactor.tables.schema import IN_PARTS, ROW_ID, ROW_ID_TYPE
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
-from compactor.tables.writing.append import Rows, WriteOptions, split_rows, write
+from compactor.tables.writing.append import Rows, WriteOptions, open_door, split_rows, write
 from compactor.tables.writing.changes import (
     Deletion,
     find_key_columns,
@@ -44,8 +45,10 @@ class Mutation:
         scratch: a directory for rows that do not fit into memory.
     """
 
-    def __init__(self, table: Table, key: Sequence[str] | None, options: WriteOptions, scratch: str) -> None:
-        self._table, self._options, self._scratch = table, options, scratch
+    def __init__(
+        self, site: Site, table: Table, key: Sequence[str] | None, options: WriteOptions, scratch: str
+    ) -> None:
+        self._site, self._table, self._options, self._scratch = site, table, options, scratch
         self._by_row_id = key is None
         partitions = [column.name for column in table.partition_keys]
         self._key = partitions if key is None else find_key_columns(table, key, "key")
@@ -53,7 +56,7 @@ class Mutation:
         buckets = [column.name for column in table.columns if column.name.lower() in lowered]
         #: columns that an update must not change
         self._fixed = [name for name in (*buckets, *partitions) if name not in self._key]
-        self._columns = {column.name: column.type for column in (*table.columns, *table.partition_keys)}
+        self._columns = {column.name: column for column in (*table.columns, *table.partition_keys)}
         self._rows = WaitingRows()
         self._operations: list[Numbers] = []  # the operation number of each waiting row
         self._kinds: list[Numbers] = []
@@ -164,7 +167,7 @@ class Mutation:
         """Returns the comparable keys of rows; the rows are whole and fitted, except for a delete."""
         lowered = [name.lower() for name in self._key]
         selected = rows.select([name for name in rows.column_names if name.lower() in lowered])
-        keys = self._door({name: self._columns[name] for name in self._key}).conform(selected)
+        keys = self._door(self._key).conform(selected)
         names = {name.lower() for name in original.column_names}
         if missing := [name for name in self._key if name.lower() not in names]:
             raise NotConforming(f"{self._table}: {kind.name} has no column {missing[0]!r}, which is part of the key")
@@ -178,13 +181,13 @@ class Mutation:
     def _place_of(self, whole: pa.Table | None, count: int) -> pa.Table:
         """Returns the values that an update must not change; NULL for a delete."""
         if whole is None:
-            columns = {name: self._columns[name] for name in self._fixed}
             empty = pa.table({"": pa.nulls(count)}).select([])
-            whole = self._door(columns).conform(empty) if columns else empty
+            whole = self._door(self._fixed).conform(empty) if self._fixed else empty
         return make_comparable(whole.select(self._fixed)) if self._fixed else pa.table({})
 
-    def _door(self, columns: dict[str, str]) -> Door:
-        return Door(table=str(self._table), columns=tuple(columns.items()), time_zone=self._options.time_zone)
+    def _door(self, names: Iterable[str]) -> Door:
+        columns = [self._columns[name] for name in names]
+        return open_door(self._site, self._table, columns, self._options.time_zone)
 
     def _apply(self, txn: Transaction) -> NetChanges:
         """Looks up all keys, deletes the rows to delete or replace, and returns the net changes."""

@@ -75,7 +75,13 @@ def must_have_a_statement(work: SharedStatement, writer: int) -> None:
 def build_door(work: SharedStatement, *, is_assignment: bool = False) -> Door:
     """Returns the door through which a statement's rows enter its table."""
     columns = tuple((column.name, column.type) for column in (*work.table.columns, *work.table.partition_keys))
-    return Door(table=str(work.table), columns=columns, time_zone=work.time_zone, is_assignment=is_assignment)
+    return Door(
+        table=str(work.table),
+        columns=columns,
+        time_zone=work.time_zone,
+        is_assignment=is_assignment,
+        is_gregorian=work.is_gregorian,
+    )
 
 
 def stage_inserts(
@@ -114,7 +120,7 @@ def _stage(
                 statement_id=writer,
                 number=number,
                 first_row=writer * ROWS,
-                calendar=work.calendar,
+                is_gregorian=work.is_gregorian,
             )
             for number, waiting in sorted(files.items())
         ]

@@ -16,7 +16,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.bloom_filters import StripeFilters, common_filters, stripe_filters
 from compactor.orc.format.hive_types import parse_hive_type
-from compactor.orc.format.tail import JULIAN, read_tail
+from compactor.orc.format.tail import read_tail
 from compactor.orc.format.types import acid_types
 from compactor.orc.io.file_pool import Closable
 from compactor.rewrite.full_acid.concatenate import EncodedFile, concatenate
@@ -165,7 +165,7 @@ def _share(txn: Transaction, statement: WriteStatement, time_zone: str | None) -
         table=TravellingShape.from_table(statement.table),
         attempts=txn.pending.attempts(statement.location),
         write_id=statement.write_id,
-        calendar=JULIAN if is_hive_4(txn.site) else 0,
+        is_gregorian=not is_hive_4(txn.site),
         time_zone=time_zone,
     )
 

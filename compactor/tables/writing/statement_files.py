@@ -100,13 +100,13 @@ def write_inserts(
     statement_id: int,
     number: int,
     first_row: int = 0,
-    calendar: int = 0,
+    is_gregorian: bool = False,
 ) -> Output:
     """Writes rows as ``bucket_<number>`` in the local directory ``folder``, numbered from ``first_row``.
 
     Args:
-        calendar: the number of the Julian calendar in the footer, or 0 for none. Hive 3.1 takes all stored days for days of
-            the Gregorian calendar, so that early days become Julian only if the footer says so.
+        is_gregorian: whether early days stay in the Gregorian calendar, and the file names none, as in files of Hive 3.1.3.
+            Otherwise they become Julian, and the file says so, as those of Hive 4 do.
 
     Raises:
         NotLossless: a value cannot be written as the table's type.
@@ -114,6 +114,7 @@ def write_inserts(
     """
     types = acid_types(parse_hive_type(table.row_type))
     path = f"{folder}/{BucketFile(number=number).name}"
+    calendar = 0 if is_gregorian else JULIAN
     like = new_tail(empty_tail(types, calendar=calendar), types, OutputClass.from_table(table.parameters))
     written = encode_inserts(
         path,
@@ -123,6 +124,7 @@ def write_inserts(
         write_id=write_id,
         bucket_property=bucket.encode(number, statement_id),
         first_row=first_row,
+        is_gregorian=is_gregorian,
     )
     return output_of(DeltaKind.INSERT, path, number, written)
 
@@ -136,10 +138,11 @@ def encode_inserts(
     write_id: WriteId,
     bucket_property: int,
     first_row: int = 0,
+    is_gregorian: bool = False,
 ) -> WrittenFile:
     """Writes rows as inserts of ``write_id`` to a local file with the settings of ``like``.
 
-    They are numbered from ``first_row``.
+    They are numbered from ``first_row``. Early days become Julian unless ``is_gregorian``.
 
     Args:
         rows: returns the rows with the table's columns; called repeatedly.
@@ -149,11 +152,14 @@ def encode_inserts(
         NotLossless: a value cannot be written as its type.
     """
 
+    def stored() -> Iterable[pa.RecordBatch]:
+        return rows() if is_gregorian else (_to_hybrid_calendar(batch, types) for batch in rows())
+
     def encode(columns: frozenset[int]) -> Tail:
         return with_codec(
             [types],
             lambda codec: encode_acid(
-                _number_rows(rows(), codec, like, types, write_id, bucket_property, first_row),
+                _number_rows(stored(), codec, types, write_id, bucket_property, first_row),
                 path,
                 like=like,
                 types=types,
@@ -167,13 +173,7 @@ def encode_inserts(
 
 
 def _number_rows(
-    rows: Iterable[pa.RecordBatch],
-    codec: Codec,
-    like: Tail,
-    types: Types,
-    write_id: WriteId,
-    bucket_property: int,
-    first: int,
+    rows: Iterable[pa.RecordBatch], codec: Codec, types: Types, write_id: WriteId, bucket_property: int, first: int
 ) -> Iterator[pa.RecordBatch]:
     """Yields ACID rows, numbered from ``first``."""
     schema = codec.schema(types)
@@ -187,19 +187,23 @@ def _number_rows(
                 pa.array(np.full(count, bucket_property, dtype=np.int32)),
                 pa.array(np.arange(first, first + count, dtype=np.int64)),
                 write_ids,
-                _struct(batch, like, types, schema.field(5).type),
+                _struct(batch, schema.field(5).type),
             ],
             schema=schema,
         )
         first += count
 
 
-def _struct(batch: pa.RecordBatch, like: Tail, types: Types, kind: pa.StructType) -> pa.StructArray:
+def _to_hybrid_calendar(batch: pa.RecordBatch, types: Types) -> pa.RecordBatch:
     row = types[types[0].children[-1]]
     columns = [
-        to_encodable(to_hybrid_calendar(array, types, child) if like.calendar == JULIAN else array, kind.field(at).type)
-        for at, (array, child) in enumerate(zip(batch.columns, row.children, strict=True))
+        to_hybrid_calendar(array, types, child) for array, child in zip(batch.columns, row.children, strict=True)
     ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
+    columns = [to_encodable(array, field.type) for array, field in zip(batch.columns, kind, strict=True)]
     return pa.StructArray.from_arrays(columns, fields=list(kind))
 
 

@@ -77,7 +77,7 @@ class Stream:
         """
         with self._lock:
             self._must_be_usable()
-            parts = divide_rows(self._table, conform_rows(self._table, rows, self._options), self._scratch)
+            parts = divide_rows(self._table, conform_rows(self._site, self._table, rows, self._options), self._scratch)
             for name, files in parts.items():
                 for number, file in files.items():
                     self._waiting.setdefault(name, {}).setdefault(number, WaitingRows()).take(file, self._scratch)

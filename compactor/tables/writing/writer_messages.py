@@ -92,13 +92,13 @@ def _columns(columns: Sequence[NamedType]) -> tuple[TravellingColumn, ...]:
 class SharedStatement:
     """A statement whose rows several processes write.
 
-    They stage below ``attempts``, which only their user can read.
+    They stage below ``attempts``, which only their user can read. ``is_gregorian`` is that of ``write_inserts``.
     """
 
     table: TravellingShape
     attempts: str
     write_id: WriteId
-    calendar: int
+    is_gregorian: bool
     time_zone: str | None = None
 
 

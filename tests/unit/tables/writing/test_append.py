@@ -21,6 +21,8 @@ from compactor.base.errors import (
 from compactor.base.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
+from compactor.orc.format.tail import JULIAN, read_tail
+from compactor.orc.io.source import LocalSource
 from compactor.site.site import Site
 from compactor.tables.reading import scan_planning
 from compactor.tables.store import Store
@@ -315,6 +317,29 @@ def test_days_for_hive_3_1_are_gregorian(store: Store, warehouse: Path, monkeypa
     file = max((warehouse / "early").rglob("bucket_00000"))
     stored = orc.ORCFile(file).read(columns=["row.d"])["row"].combine_chunks().field("d").to_pylist()
     assert stored == [row["d"]]
+    tails = [read_tail(LocalSource(str(path))) for path in (warehouse / "early").rglob("bucket_00000")]
+    assert sorted(tail.calendar for tail in tails) == [0, JULIAN]
+
+
+def test_the_days_that_the_julian_calendar_leaves_out_are_written_for_hive_3_1(
+    store: Store, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hive 3.1.3 stores them as all other days; a row of Hive with such a day can be updated."""
+    make(store, warehouse, "gap", {"k": "int", "d": "date", "t": "timestamp"})
+    row = {"k": 1, "d": date(1582, 10, 10), "t": datetime(1582, 10, 14, 23)}
+    rows = pa.Table.from_pylist([row]).set_column(0, "k", pa.array([1], pa.int32()))
+    table = store.load_table("default.gap")
+    with pytest.raises(NotConforming, match="1582-10-10: Hive's calendar goes from"):
+        table.append(rows)
+    for module in (append_module, scan_planning):
+        monkeypatch.setattr(module, "is_hive_4", lambda site: False)
+    table.append(rows)
+    assert table.update({"k": "2"}, where="d = '1582-10-10'") == 1
+    assert table.update({"d": "date '1582-10-05'"}, where="t = '1582-10-14 23:00:00'") == 1
+    with table.mutate(key=["k"]) as mutation:
+        mutation.insert(rows)
+    expected = [row, row | {"k": 2, "d": date(1582, 10, 5)}]
+    assert table.scan(timestamps="us").to_arrow().sort_by("k").to_pylist() == expected
 
 
 def test_a_codec_that_hive_3_1_cannot_read_is_not_written(

@@ -24,6 +24,17 @@ def conformed(type_: str, array: pa.Array, **options: Any) -> pa.ChunkedArray:
     return door.conform(pa.table({"c": array})).column(0)
 
 
+def test_files_for_hive_3_1_hold_the_ten_days_that_the_julian_calendar_leaves_out() -> None:
+    days = [date(1582, 10, 5), date(1582, 10, 14)]
+    times = [datetime(1582, 10, 5), datetime(1582, 10, 14, 23, 59, 59)]
+    assert conformed("date", pa.array(days), is_gregorian=True).to_pylist() == days
+    assert conformed("timestamp", pa.array(times), is_gregorian=True).to_pylist() == times
+    nested = pa.array([[{"d": day}] for day in days])
+    assert conformed("array<struct<d:date>>", nested, is_gregorian=True).to_pylist() == nested.to_pylist()
+    with pytest.raises(NotConforming, match="expected: a year from 1 to 9999"):
+        conformed("date", pa.array([-800_000], pa.date32()), is_gregorian=True)
+
+
 def test_columns_are_matched_by_name_in_any_case_and_a_missing_one_is_null() -> None:
     """PROTOCOL 14.3: matched by position, two columns of one type were exchanged unseen."""
     door = Door(table="db.t", columns=(("a", "int"), ("b", "int"), ("c", "string")))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from contextlib import closing
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from compactor.acid import bucket
 from compactor.base.errors import NotFound, NotSupported, Refused, VerificationFailed
 from compactor.locking.lock_types import LockType
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import LocalSource
 from compactor.site.site import Site
 from compactor.tables import Store
 from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
@@ -22,6 +27,7 @@ from compactor.tables.store import named_table
 from compactor.tables.table import Table
 from compactor.tables.transactions.transaction import Transaction, WriteOperation
 from compactor.tables.transactions.transaction_block import transaction
+from compactor.tables.writing import shared_statements
 from compactor.tables.writing.part_files import ROWS, write_changes, write_part
 from compactor.tables.writing.row_change import FILE, FILE_TYPE, KIND, Changed, RowChangeKind
 from compactor.tables.writing.shared_statements import Intent, begin_changes, begin_rows, finish_changes, finish_rows
@@ -372,3 +378,17 @@ def test_locks_are_those_of_an_update_and_of_an_upsert_where_rows_are_added(stor
             held = deployment.metastore.locks.show()
             found[name] = max((one.type for one in held), key=lambda kind: kind.strength)
     assert found == {"delete": LockType.SHARED_WRITE, "merge": LockType.EXCL_WRITE}
+
+
+@pytest.mark.parametrize("day", [date(1000, 2, 28), date(1582, 10, 10)])
+def test_writers_for_hive_3_1_store_gregorian_days(
+    store: Store, deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch, day: date
+) -> None:
+    """PROTOCOL 2.2: and the files name no calendar, as those of Hive."""
+    store.create_table("db.t", {"d": "date"})
+    monkeypatch.setattr(shared_statements, "is_hive_4", lambda site: False)
+    assert write(deployment, "db.t", APPEND, {0: pa.record_batch({"d": [day]})}) == 1
+    [file] = (warehouse / "t").rglob("bucket_00000")
+    assert orc.ORCFile(file).read()["row"].combine_chunks().field("d").to_pylist() == [day]
+    with closing(LocalSource(str(file))) as source:
+        assert read_tail(source).calendar == 0

@@ -48,7 +48,7 @@ def test_a_statement_travels_without_the_properties_of_its_table_in_its_text() -
         parameters={"secret": "hidden"},
         row_type="struct<i:int>",
     )
-    rows = SharedStatement(table=shape, attempts="/t/.compactor_w1_x", write_id=WriteId(4), calendar=0)
+    rows = SharedStatement(table=shape, attempts="/t/.compactor_w1_x", write_id=WriteId(4), is_gregorian=True)
     change = SharedChange(rows=rows, is_checked=True)
     assert pickle.loads(pickle.dumps(change)) == change
     assert "hidden" not in repr(change)
