@@ -99,7 +99,7 @@ def initiate(site: Site) -> InitiatorPass:
     considered += _spend(scan, saving, changes)
     changes.forget_strangers()
     run_best_effort("considering outdated conditions again", lambda: outdated.reconsider(scan, looked_at))
-    run_best_effort("considering what has no recorded write", lambda: _consider_unrecorded(scan))
+    run_best_effort("considering what has no recorded write", lambda: _consider_unrecorded(scan, considered))
     run_best_effort("recording the pass", lambda: _record_pass(scan, len(considered)))
     return InitiatorPass(repaired=repaired, considered=tuple(considered), kept=kept)
 
@@ -196,14 +196,16 @@ def _record(scan: CandidateScan, judged: Sequence[Considered], changes: TableCha
     return considered
 
 
-def _consider_unrecorded(scan: CandidateScan) -> None:
+def _consider_unrecorded(scan: CandidateScan, candidates: Sequence[Considered]) -> None:
     """Considers entities without a recorded write.
 
     As in Hive, nothing is requested for them, except what makes them readable for Hive again.
     """
     site, state = scan.site, scan.site.state
-    unseen = outdated.find_next_unrecorded(site, state, scan.now_ms) if state is not None else None
-    if state is None or unseen is None:
+    if state is None:
+        return
+    unseen = outdated.find_next_unrecorded(site, state, scan.now_ms, {candidate.entity for candidate in candidates})
+    if unseen is None:
         return
     fresh = CandidateScan(site, write=False)
     fresh.tables.expect(unseen)

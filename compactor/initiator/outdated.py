@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from compactor.compaction.queue_entry import Entity
 from compactor.initiator.candidate_scan import CandidateScan, Considered, sweep_ms
@@ -76,10 +76,13 @@ def is_due(site: Site, state: OwnState, now_ms: int) -> bool:
     return last is None or now_ms >= last + sweep_ms(site.settings)
 
 
-def find_next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
+def find_next_unrecorded(
+    site: Site, state: OwnState, now_ms: int, candidates: Collection[Entity] = ()
+) -> list[Entity] | None:
     """Returns entities that were not considered since their table was altered, by name.
 
-    There are at most ``MAX_PER_PASS``.
+    There are at most ``MAX_PER_PASS``, without the ``candidates`` of this pass: their tables may have been altered in the
+    same second, or later than now if the clock was set back.
 
     Returns None before the next sweep.
 
@@ -94,7 +97,7 @@ def find_next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entit
         entity
         for table in tables
         for entity in _entities(table, names)
-        if entity not in looks or looks[entity] < table.altered_at + _SECOND_MS
+        if entity not in candidates and (entity not in looks or looks[entity] < table.altered_at + _SECOND_MS)
     ]
     return unseen[:MAX_PER_PASS]
 

@@ -54,6 +54,14 @@ def shown(site: Site) -> dict[Entity, str]:
     return {seen.entity: seen.outcome for seen in own(site).conditions.page(site.name, limit=9)}
 
 
+def test_a_candidate_is_not_considered_twice_in_a_pass(site: Site, table: Table) -> None:
+    """The second time it would be skipped, as the pass has just requested a compaction of it."""
+    later = site.metastore.now_ms() // 1000 + 3600
+    site.metastore.embedded_catalog.set_table_parameters(table, {"transient_lastDdlTime": str(later)})
+    initiate(site)
+    assert list(shown(site).values()) == ["major"]
+
+
 def test_what_was_compacted_since_the_last_look_is_considered_again(site: Site, compacted: Table) -> None:
     scan = CandidateScan(site)
     assert list(shown(site).values()) == ["major"]
