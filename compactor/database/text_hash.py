@@ -52,7 +52,7 @@ def _for_postgresql(element: text_hash, compiler: SQLCompiler, **options: Any) -
 
 @compiles(text_hash, "mysql", "mariadb")
 def _for_mysql(element: text_hash, compiler: SQLCompiler, **options: Any) -> str:
-    # MySQL has had no MD5 since 9.6.
+    # MySQL 9.7 has no MD5.
     digits = f"SUBSTR(SHA2({compiler.process(element.clauses, **options)}, 256), 1, {2 * _BYTES})"
     return f"CAST(CONV({digits}, 16, 10) AS SIGNED)"
 
