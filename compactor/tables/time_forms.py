@@ -5,6 +5,8 @@ Hive 4 counts days before 1582-10-15 in the Julian calendar, Hive 3.1 and Arrow 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -92,12 +94,15 @@ def to_gregorian_dates(array: Array) -> Array:
 
     Year, month and day stay the same.
     """
+    return _convert_dates(array, to_gregorian_days)
+
+
+def _convert_dates(array: Array, convert: Callable[[Days], Days]) -> Array:
+    """Converts dates of which one is before the Gregorian calendar; returns other arrays as they are."""
     days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not np.any(days < FIRST_GREGORIAN_DAY):
         return array
-    return pa.array(to_gregorian_days(days).astype(np.int32), pa.int32(), mask=np.asarray(array.is_null())).cast(
-        array.type
-    )
+    return pa.array(convert(days).astype(np.int32), pa.int32(), mask=np.asarray(array.is_null())).cast(array.type)
 
 
 def to_gregorian_seconds(seconds: Days) -> Days:
@@ -142,7 +147,7 @@ def to_hybrid_calendar(array: Array, types: Types, column: int) -> Array:
         return array
     match item.kind:
         case TypeKind.DATE:
-            return _to_hybrid_dates(array)
+            return _convert_dates(array, to_hybrid_days)
         case TypeKind.TIMESTAMP:
             return _to_hybrid_timestamps(array)
         case TypeKind.STRUCT:
@@ -161,15 +166,6 @@ def to_hybrid_calendar(array: Array, types: Types, column: int) -> Array:
                 array, kind, pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
             )
     return array
-
-
-def _to_hybrid_dates(array: Array) -> Array:
-    days = array.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    if not np.any(days < FIRST_GREGORIAN_DAY):
-        return array
-    return pa.array(to_hybrid_days(days).astype(np.int32), pa.int32(), mask=np.asarray(array.is_null())).cast(
-        array.type
-    )
 
 
 def _to_hybrid_timestamps(array: Array) -> Array:
