@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 
 from compactor.compaction.queue_entry import Entity
@@ -15,24 +14,14 @@ from compactor.worker.ending import Outcome
 from compactor.worker.under_way import Options
 from compactor.worker.waiting_entries import claim, is_ours
 
-log = logging.getLogger(__name__)
-
-
-def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome | None:
-    """Claims one entry and compacts it as far as possible.
-
-    Returns None if the entry cannot be claimed any longer, or if the mode leaves it to Hive's workers. A ``CompactorError``
-    goes into the state of the row and into the outcome; storage is left clean.
-    """
-    outcomes: list[Outcome] = []
-    work_together(site, [entry_id], runner, options, outcomes.append)
-    return outcomes[0] if outcomes else None
-
 
 def work_together(
     site: Site, ids: Sequence[int], runner: Runner, options: Options, report: Callable[[Outcome], object]
 ) -> tuple[int, ...]:
     """Claims entries and compacts each as far as possible; ``report`` is called with each outcome at once.
+
+    Entries that cannot be claimed any longer, or that the mode leaves to Hive's workers, have no outcome. A
+    ``CompactorError`` goes into the state of the row and into the outcome; storage is left clean.
 
     Returns:
         the ids of entries that were put back because they are too large for a group: work on each alone.

@@ -30,6 +30,7 @@ from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Outcome
 from compactor.worker.under_way import Options
+from compactor.worker.worker import work_together
 from demo.snapshot_reader import read_snapshot
 from tests.support.patience import until
 from tests.support.tables import entity_of
@@ -43,6 +44,13 @@ def compact(
     done = run_entries(site, list_claimable_ids(site), runner or InProcessRunner(), Options(full_verify=full))
     (outcome,) = done.outcomes
     return outcome
+
+
+def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome | None:
+    """Works on one entry; returns its outcome, None if it could not be claimed."""
+    outcomes: list[Outcome] = []
+    work_together(site, [entry_id], runner, options, outcomes.append)
+    return outcomes[0] if outcomes else None
 
 
 def clean_all(site: Site) -> None:

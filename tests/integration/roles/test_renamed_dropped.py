@@ -18,8 +18,7 @@ from compactor.site.lost_workers import repair
 from compactor.site.site import Site
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import Options
-from compactor.worker.worker import work
-from tests.support.passes import clean_all
+from tests.support.passes import clean_all, work
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 

@@ -33,10 +33,9 @@ from compactor.tables.transactions.transaction_block import transaction
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.rebalance_view import allocate_write_id, must_be_possible
 from compactor.worker.under_way import Options
-from compactor.worker.worker import work
 from demo.delta_writer import write_deletes, write_rows
 from demo.snapshot_reader import read_snapshot
-from tests.support.passes import clean_all, compact, rows_without_visibility, settle
+from tests.support.passes import clean_all, compact, rows_without_visibility, settle, work
 from tests.support.tables import entity_of, insert, make_table, rows_of, story, with_settings
 from tests.support.watching import Interrupted, names_in
 

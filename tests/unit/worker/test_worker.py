@@ -23,8 +23,7 @@ from compactor.site.site import Site
 from compactor.storage.local import LocalStorage
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import Options
-from compactor.worker.worker import work
-from tests.support.passes import clean_all, compact, with_storage
+from tests.support.passes import clean_all, compact, with_storage, work
 from tests.support.patience import until
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
