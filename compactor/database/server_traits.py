@@ -13,14 +13,9 @@ from sqlalchemy import Connection
 from compactor.database.engine import Database
 from compactor.database.servers import is_pooled
 
-_VARIABLES = (
-    "version",
-    "time_zone",
-    "system_time_zone",
-    "auto_increment_increment",
-    "group_replication_single_primary_mode",
-    "wsrep_on",
-)
+#: Variables and the value that each has with one primary.
+_SINGLE_PRIMARY = {"auto_increment_increment": "1", "group_replication_single_primary_mode": "ON", "wsrep_on": "OFF"}
+_VARIABLES = ("version", "time_zone", "system_time_zone", *_SINGLE_PRIMARY)
 _MONTHS = ", ".join(
     f"TIMESTAMPDIFF(MINUTE, '2026-{month:02d}-15', CONVERT_TZ('2026-{month:02d}-15', '+00:00', @@GLOBAL.time_zone))"
     for month in range(1, 13)
@@ -69,10 +64,6 @@ def _mysql_traits(conn: Connection) -> ServerTraits:
         zone=None if offsets == {0} or _is_right_in_autumn(variables["version"]) else _zone_name(zone, variables),
         primaries=", ".join(several) or None,
     )
-
-
-#: Variables and the value that each has with one primary.
-_SINGLE_PRIMARY = {"auto_increment_increment": "1", "group_replication_single_primary_mode": "ON", "wsrep_on": "OFF"}
 
 
 def _is_right_in_autumn(version: str) -> bool:

@@ -167,12 +167,14 @@ class TableChanges:
         )
         known: dict[TableName, KnownTable] = {}
         for name in tables:
-            suspects = self._suspects(name)
             if claimed is None:
                 self.do_not_remember(name)
             elif name in self._known and (entities := claimed[name]) is not None:
                 known[name] = KnownTable(
-                    memory=self._known[name], sums=self._sums.of_table(name), entities=entities, suspects=suspects
+                    memory=self._known[name],
+                    sums=self._sums.of_table(name),
+                    entities=entities,
+                    suspects=self._suspects(name),
                 )
         return known
 
