@@ -17,7 +17,7 @@ Extreme: TypeAlias = int | float | Decimal
 class ColumnFigures:
     """The figures of one column.
 
-    ``name`` and ``type`` are those of the file, the type as Hive's text; ``values`` counts the rows that are not null.
+    ``name`` and ``type`` come from the file; ``type`` is written as in Hive. ``values`` counts the rows that are not null.
     ``low`` and ``high`` are None without values, and where they are not known.
     """
 

@@ -164,7 +164,7 @@ class DueTrigger(BaseTrigger):
 
 
 class BatchTrigger(BaseTrigger):
-    """Fires once a batch is no longer under way, with its status as the event.
+    """Fires when a batch has ended. The event is its status.
 
     Until then it logs progress.
 

@@ -1,7 +1,5 @@
 """Batches between the task that plans them and the tasks that submit them.
 
-What Airflow can map, and what waits there.
-
 A batch whose task may still start stays reserved, however long it waits for a slot. A batch whose task is over, or that
 ``plan`` could not hand on, is given back.
 """
@@ -67,9 +65,7 @@ def _read_installation() -> str:
 
 
 def keep_or_give_back(site: Site, run: str | None = None) -> None:
-    """Reserves this Airflow's batches whose task may still start, and gives back the others.
-
-    The task of the others is over.
+    """Reserves this Airflow's batches whose task may still start; gives back those whose task is over.
 
     Args:
         run: the run that plans now; what an earlier try of its ``plan`` has planned and nobody has launched is given back.

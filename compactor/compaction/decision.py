@@ -37,7 +37,7 @@ class Facts:
     includes aborted directories that may be removed. ``numbered_attempts`` counts delete deltas with a file such as
     ``bucket_00000_0``, which Trino does not look for (docs/readers.md). ``base_bytes`` is the size of the originals if
     there is no base. ``oldest_abort_age_ms`` is None without aborts. ``misread`` counts directories that Hive cannot read
-    since the table is no longer insert-only.
+    because the table was insert-only when they were written.
     """
 
     base_bytes: int = 0

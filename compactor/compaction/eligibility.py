@@ -135,7 +135,7 @@ def _check_queued(candidate: Candidate) -> Skipped | None:
 def find_failure_pause_end(history: Iterable[Entry], settings: Settings) -> int | None:
     """Returns when a pause after failures ends or has ended, epoch ms.
 
-    Returns None if there is no pause, or only a user ends it.
+    Returns None without a pause, and for a pause that only a user can end.
     """
     threshold, retry = settings.integer(_THRESHOLD), settings.milliseconds(_RETRY)
     failures = consecutive_failures(history, threshold) if threshold > 0 else ()

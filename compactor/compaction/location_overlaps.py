@@ -173,8 +173,8 @@ def normalise_location(
     For example, ``s3a://Bucket//t/%61`` becomes ``s3://bucket/t/a``. Schemes of the same store become one (s3a and s3n
     are s3, webhdfs is hdfs). In the authority, case, a user, a port of HDFS and the domain of an Azure account do not
     count; ``file://localhost`` is ``file://``. In the path, double slashes, ``.`` and ``..`` are resolved, then escapes
-    except those of ``/`` and ``%``: Hive writes a value ``a/b`` as ``a%2Fb``, which is one name. Where engines differ
-    (Hive takes an escape literally, Spark decodes it), this may merge two locations, never split one.
+    are decoded. Escaped ``/`` and ``%`` stay escaped, since Hive writes a value ``a/b`` as the one name ``a%2Fb``.
+    Hive takes an escape literally and Spark decodes it, so this may merge two locations, but never splits one.
 
     Args:
         default: the default file system, for a location without scheme or authority.

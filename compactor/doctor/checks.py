@@ -1,4 +1,4 @@
-"""The doctor's list of checks, and those of this machine, our state, table properties and locations.
+"""All checks of the doctor in order; the checks of this machine, our state, properties and locations.
 
 Checks write nothing. A check that fails becomes a finding, never a crash.
 """

@@ -256,7 +256,7 @@ class CandidatePage:
         return SeenTable(entities=entities, is_complete=not undecided, look_at=self._ends[name])
 
     def _figures(self, name: TableName, partition: str | None, writes: Writes) -> str:
-        """Returns the figures of a candidate on which its decision depends, besides those of its table."""
+        """Returns a candidate's own inputs to its decision, as text; its table has further inputs."""
         place, ended = self._describe_place(name, partition), self._describe_ended(name, partition)
         return f"{writes}\t{ended}\t{place}"
 

@@ -229,7 +229,7 @@ class CandidateScan:
 
         A candidate is a partition, or an unpartitioned table.
 
-        Its files are not sorted, unless those of the unpartitioned table are.
+        For a partition, the verdict assumes files that are not sorted.
         """
         table = surveyed.table
         ordinary = PartitionPlace(id=0, name="", location="") if table.is_partitioned else None

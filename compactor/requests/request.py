@@ -339,7 +339,7 @@ def _requests_of_run(site: Site, table: Table, run: str) -> Mapping[Entity, Entr
     entries = site.metastore.entries
     name = (table.database, table.name)
     every = [*entries.queue(database=table.database, table=table.name), *entries.history(table=name)]
-    awaited = frozenset(() if site.state is None else site.state.awaited.of_run(site.name, _digest(run)))
+    awaited = frozenset(() if site.state is None else site.state.awaited.list_of_run(site.name, _digest(run)))
     who = f"-{initiator_of_run(run)}"
     mine = [entry for entry in every if entry.id in awaited or (entry.initiator_id or "").endswith(who)]
     return {entry.entity: entry for entry in sorted(mine, key=lambda entry: entry.id)}

@@ -34,7 +34,7 @@ class AwaitedRequests:
             if rows:
                 conn.execute(insert(AWAITED), rows)
 
-    def of_run(self, metastore: str, run_key: str) -> list[int]:
+    def list_of_run(self, metastore: str, run_key: str) -> list[int]:
         """Returns the entries that a run waits for or has waited for, oldest first."""
         query = select(_A.ENTRY_ID).where(_A.METASTORE == metastore, _A.RUN_KEY == run_key).order_by(_A.ENTRY_ID)
         with self._database.read() as conn:

@@ -9,12 +9,12 @@ def test_a_run_remembers_what_it_waits_for(fresh: OwnState) -> None:
     fresh.awaited.remember("m", "other run", [4])
     fresh.awaited.remember("other", "run", [5])
     fresh.awaited.remember("m", "run", [])
-    assert fresh.awaited.of_run("m", "run") == [1, 2, 3]
-    assert fresh.awaited.of_run("m", "nothing") == []
+    assert fresh.awaited.list_of_run("m", "run") == [1, 2, 3]
+    assert fresh.awaited.list_of_run("m", "nothing") == []
 
 
 def test_old_rows_are_purged(fresh: OwnState) -> None:
     fresh.awaited.remember("m", "run", [1])
     assert fresh.awaited.purge(60_000) == 0
     assert fresh.awaited.purge(-1) == 1
-    assert fresh.awaited.of_run("m", "run") == []
+    assert fresh.awaited.list_of_run("m", "run") == []
