@@ -35,6 +35,7 @@ EXTRAS = {
     "gcs": ("gcsfs", "compactor.storage.gcs"),
     "abfs": ("adlfs", "compactor.storage.abfs"),
     "tables": ("polars", "compactor.tables"),
+    "iceberg": ("pyiceberg", "compactor.mirror"),
     "spark": ("pyspark.sql", "compactor.launch.spark_session", "compactor.launch.job.worker_job"),
     "airflow": ("airflow.providers.apache.spark", "compactor.airflow.dags", "compactor.airflow.plugin"),
 }

@@ -30,7 +30,7 @@ _MODULE += "print(*(name for name in sys.argv[1].split() if name in sys.modules)
 
 ORC = "numpy pyarrow pyorc google.protobuf compactor.orc.format.tail compactor.rows.acid_file"
 ENGINE = f"{ORC} compactor.rewrite.full_acid compactor.rewrite.insert_only compactor.rewrite.run"
-FOREIGN = "alembic mako rich pyspark airflow prometheus_client kazoo fsspec"
+FOREIGN = "alembic mako rich pyspark airflow prometheus_client kazoo fsspec pyiceberg"
 SERVERS = "sqlalchemy.dialects.postgresql sqlalchemy.dialects.mysql"
 HIVE_2 = "compactor.hive2 compactor.metastore.schema.hive2 compactor.metastore.queue.hive2_queue"
 STORES = "compactor.storage.hdfs compactor.storage.s3 compactor.storage.abfs compactor.storage.gcs"
