@@ -53,6 +53,14 @@ def calendars_agree(tail: Tail, like: Tail) -> bool:
     return tail.calendar == like.calendar or all(_modern(tail, number) for number in tail.types.calendar_columns)
 
 
+def has_early_days(tail: Tail, stripe_index: int) -> bool:
+    """Returns true if a stripe may hold days before 1582-10-15, about which calendars disagree."""
+    if not tail.complete_statistics or tail.stripe_statistics is None:
+        return bool(tail.types.calendar_columns)
+    statistics = tail.stripe_statistics[stripe_index]
+    return not all(_is_modern(statistics[number]) for number in tail.types.calendar_columns)
+
+
 def _modern(tail: Tail, column: int) -> bool:
     if not tail.complete_statistics or tail.stripe_statistics is None:
         return False

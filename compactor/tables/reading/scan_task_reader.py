@@ -60,7 +60,7 @@ def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int 
                 task.location, task.deletes, task.number, plan.write_ids, scratch, storage
             ).events
             with open_files(task.location, task.inserts, task.number, storage, zone=plan.default_zone) as files:
-                _must_be_as_planned(task, files, storage)
+                must_be_as_planned(task, files, storage)
                 readers = [FileReader(plan=plan, task=task, file=file) for file in files]
                 yield from in_order((job for reader in readers for job in reader.jobs(events)), threads)
     except FileGone as error:
@@ -69,7 +69,12 @@ def read_task(plan: ScanPlan, task: ScanTask, storage: Storage, *, threads: int 
         ) from error
 
 
-def _must_be_as_planned(task: ScanTask, files: Sequence[AcidFile], storage: Storage) -> None:
+def must_be_as_planned(task: ScanTask, files: Sequence[AcidFile], storage: Storage) -> None:
+    """Checks that the open ``files`` of a task are those that were listed.
+
+    Raises:
+        FileGone: one was replaced.
+    """
     lengths = {
         os.path.join(task.location, planned.path): planned.length
         for planned in task.inserts

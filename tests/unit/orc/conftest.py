@@ -39,7 +39,7 @@ class _Raw(ORCConverter):
         return args[0]
 
 
-def _raw_rows(path: Path) -> str:
+def _raw_values(path: Path) -> list[tuple[Any, ...]]:
     kinds = (
         pyorc.TypeKind.TIMESTAMP,
         pyorc.TypeKind.TIMESTAMP_INSTANT,
@@ -47,13 +47,19 @@ def _raw_rows(path: Path) -> str:
         pyorc.TypeKind.DECIMAL,
     )
     with open(path, "rb") as file:
-        return repr(list(pyorc.Reader(file, converters=dict.fromkeys(kinds, _Raw))))
+        return list(pyorc.Reader(file, converters=dict.fromkeys(kinds, _Raw)))
 
 
 @pytest.fixture
 def raw_rows() -> Callable[[Path], str]:
     """All rows of a file as text, with timestamps, dates and decimals as their raw numbers (NaN equals NaN)."""
-    return _raw_rows
+    return lambda path: repr(_raw_values(path))
+
+
+@pytest.fixture
+def raw_values() -> Callable[[Path], list[tuple[Any, ...]]]:
+    """All rows of a file, with timestamps, dates and decimals as their raw numbers."""
+    return _raw_values
 
 
 @pytest.fixture
