@@ -79,7 +79,8 @@ def write_data_file(
 ) -> DetachedFile | None:
     """Writes the rows of ``source`` that the plan's snapshot sees to ``target``.
 
-    Returns None if there are none; there is no file then. A local file is durable after ``storage.sync``. The directory of ``target`` must exist.
+    Returns None if there are none; there is no file then. A local file is durable after ``storage.sync``. The directory of
+    ``target`` must exist.
 
     Args:
         schema: the Iceberg schema; it has all columns of the table.

@@ -56,7 +56,7 @@ class PlainFileWriter:
         root = tail.types[0].children[-1] if tail.is_acid else 0
         footer = read_stripe_footer(source, tail, stripe_index)
         stripe, start = tail.stripes[stripe_index], self.sink.tell()
-        indexes, data = _Part(), _Part()
+        indexes, data = _Section(), _Section()
         place = stripe.offset
         dropped = self._streams_of_rows(footer, tail, stripe_index, root)
         for stream in footer.streams:
@@ -148,7 +148,7 @@ class PlainFileWriter:
 
 
 @dataclass(slots=True)
-class _Part:
+class _Section:
     """The indexes or the data of a stripe: streams with their new columns, and where their bytes are."""
 
     streams: list[messages.Message] = field(default_factory=list)
