@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sqlalchemy import Engine, ExceptionContext, QueuePool, create_engine, event
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
 from compactor.base.errors import BadSetting, NotSupported
 from compactor.database.backend import WRITES, Trouble, masked
@@ -16,6 +17,8 @@ from compactor.database.backend import WRITES, Trouble, masked
 _POOL_SIZE, _OVERFLOW = 5, 10  #: connections that stay open, and more that may be open at the same time
 _RECYCLED_SECONDS = 1_800  #: below the idle time-outs of servers and firewalls
 _WAIT_SECONDS = 30  #: for a connection of the pool
+_LOOK_SECONDS = 10  #: between two looks at whether the server of a connection accepts writes
+_LOOKED_AT = "compactor_looked_at"
 
 
 class Server:
@@ -44,11 +47,13 @@ def server_engine(
     on_connect: tuple[str, ...],
     connect_args: Mapping[str, Any],
     is_read_only: Callable[[DBAPIError], bool],
+    read_only: str,
 ) -> Engine:
     """Returns an engine whose connections have run ``on_connect``.
 
     The driver runs in autocommit, and ``Database`` begins each transaction with a statement of its own. That statement
     fails on a dead connection of the pool, which is then discarded, so connections need no test of their own.
+    ``is_read_only`` recognises a refused write, and the query ``read_only`` tells whether the server would refuse one.
 
     Raises:
         NotSupported: the driver is not installed; ``extra`` is the extra that installs it.
@@ -87,6 +92,25 @@ def server_engine(
             for statement in on_connect:
                 cursor.execute(statement)
 
+    def leave_replaced_server(connection: Any, record: Any, _: Any) -> None:
+        """Discards all connections of the pool once their server accepts no writes.
+
+        Whoever only reads would stay with a replaced server, whose answers grow old. A new connection may be one to a
+        standby, which is read for a while.
+        """
+        now = time.monotonic()
+        if now - record.info.setdefault(_LOOKED_AT, now) < _LOOK_SECONDS:
+            return
+        record.info[_LOOKED_AT] = now
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(read_only)
+                (answer,) = cursor.fetchone()
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise InvalidatePoolError(f"the server of a connection does not answer: {error}") from error
+        if str(answer).lower() not in ("0", "off"):
+            raise InvalidatePoolError("the server of a connection accepts no writes; another one may have taken over")
+
     def renew_after_failover(context: ExceptionContext) -> None:
         """Discards all connections of the pool when the server refuses a write.
 
@@ -99,6 +123,7 @@ def server_engine(
 
     event.listen(engine, "do_connect", connect)
     event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy detects how quotes are read
+    event.listen(engine, "checkout", leave_replaced_server)
     event.listen(engine, "handle_error", renew_after_failover)
     return engine
 
@@ -155,7 +180,12 @@ class MySQLBackend(Server):
         # SQLAlchemy makes the driver count matched rows, so an UPDATE that changes nothing still counts its row.
         args = {"autocommit": True, "charset": "utf8mb4"}
         return server_engine(
-            self._url, extra="mysql", on_connect=on_connect, connect_args=args, is_read_only=_mysql_is_read_only
+            self._url,
+            extra="mysql",
+            on_connect=on_connect,
+            connect_args=args,
+            is_read_only=_mysql_is_read_only,
+            read_only="SELECT @@GLOBAL.read_only",
         )
 
     def trouble(self, error: DBAPIError) -> Trouble:
@@ -229,6 +259,7 @@ class PostgresBackend(Server):
             on_connect=on_connect,
             connect_args=args,
             is_read_only=_postgres_is_read_only,
+            read_only="SHOW transaction_read_only",
         )
         if _PREPARE not in args:
             event.listen(engine, "connect", _prepare_nothing_behind_a_pooler)

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from compactor.base.errors import DatabaseUnavailable, TryAgain
+from compactor.database import servers as backends
 from compactor.database.engine import Database, open_database
 from tests.support import servers
 from tests.support.patience import PATIENCE, until
@@ -68,12 +69,21 @@ def count_rows(server: servers.Server) -> int:
     return int(server.sql("SELECT COUNT(*) FROM x;", "pair"))
 
 
+def demote(server: servers.Server) -> None:
+    server.sql(_DEMOTE[server.kind], "postgres" if server.kind == "postgresql" else "mysql")
+
+
+def read_rows(database: Database) -> list[int]:
+    with database.read() as conn:
+        return [int(number) for number in conn.exec_driver_sql("SELECT a FROM x").scalars()]
+
+
 def test_every_write_reaches_the_new_server(pair: tuple[servers.Server, servers.Server, Address]) -> None:
     old, new, address = pair
     url = address.url("pair")
     database = open_database(url if old.kind == "postgresql" else url.replace("root@", "writer@"))
     fill_pool(database, 4)
-    old.sql(_DEMOTE[old.kind], "postgres" if old.kind == "postgresql" else "mysql")
+    demote(old)
     refusal = until("a refusal", lambda: insert_into(database, 2))  # PostgreSQL reads its settings a moment later
     assert re.search(r"(?i)read.only.*this server is a standby, or is being replaced", str(refusal))
     rows = count_rows(old)
@@ -83,4 +93,21 @@ def test_every_write_reaches_the_new_server(pair: tuple[servers.Server, servers.
     assert len(refusals) <= 1, "the first refusal renews the whole pool"
     assert count_rows(new) == 6 - len(refusals)
     assert count_rows(old) == rows
+    database.close()
+
+
+def test_reads_leave_the_server_that_was_replaced(
+    pair: tuple[servers.Server, servers.Server, Address], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever never writes hears of no failover. The server that is replaced answers all the time."""
+    monkeypatch.setattr(backends, "_LOOK_SECONDS", 0.5)
+    old, new, address = pair
+    for number, server in enumerate((old, new)):
+        server.sql(f"INSERT INTO x VALUES ({number});", "pair")
+    database = open_database(address.url("pair"))
+    assert read_rows(database) == [0]
+    demote(old)
+    assert read_rows(database) == [0], "a server that accepts no writes can be read"
+    address.server = new
+    assert until("an answer of the new server", lambda: read_rows(database) == [1])
     database.close()
