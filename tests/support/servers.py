@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import Connection, MetaData, StaticPool, create_engine, select, text
@@ -44,6 +44,7 @@ class Server:
     stop_signal: signal.Signals  #: signal that ends it without waiting for clients
     dump_program: tuple[str, ...]  #: pg_dump or mysqldump that can read it
     port: int = 5432  #: of PostgreSQL; even without TCP it is part of the socket's name
+    product: str | None = None  #: of MySQL and MariaDB, see ``mariadb``
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
@@ -73,6 +74,11 @@ class Server:
             self.process.kill()
             self.process.wait()
 
+    @property
+    def is_running(self) -> bool:
+        """True until the server has ended."""
+        return self.process is not None and self.process.poll() is None
+
     def _answers(self) -> bool:
         command = _as(self.user, [*self.client, "postgres" if self.kind == "postgresql" else "mysql"])
         asked = subprocess.run(command, input="SELECT 1;", capture_output=True, text=True, check=False)
@@ -80,21 +86,21 @@ class Server:
 
     def sql(self, text: str, database: str) -> str:
         """Returns what the server's own client prints for ``text``."""
-        done = _run([*self.client, database], self.user, text)
+        done = run_as([*self.client, database], self.user, text)
         return done.stdout
 
     def dump(self, database: str, *options: str) -> str:
         """Returns every row of a PostgreSQL ``database``, as text; by other ``options`` of pg_dump, more than that."""
         command = [*self.dump_program, *(options or ("--data-only",))]
         command += ["-h", str(self.folder), "-p", str(self.port), "-U", "hive", database]
-        return _run(command, self.user, "").stdout
+        return run_as(command, self.user, "").stdout
 
     def copy(self, database: str) -> str:
         """Returns the script that makes ``database`` again in an empty one."""
         if self.kind == "postgresql":
             return self.dump(database, "--no-owner")
         options = ["--no-defaults", f"--socket={self.folder / 's'}", "-u", "root", "--single-transaction"]
-        return _run([*self.dump_program, *options, "--no-tablespaces", database], self.user, "").stdout
+        return run_as([*self.dump_program, *options, "--no-tablespaces", database], self.user, "").stdout
 
     def make(self, name: str, script: str = "") -> str:
         """Creates a database, runs ``script`` in it, and returns its URL."""
@@ -232,11 +238,11 @@ def postgres(
     that interface takes encrypted connections only, and no password; with ``gss``, its keytab and krb5.conf, Kerberos only.
     """
     user = _unprivileged("postgres")
-    with _folder(user, durable=durable) as folder:
+    with folder_of(user, durable=durable) as folder:
         own = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
         bin = own if release is None else postgres_programs(release)
         data = folder / "data"
-        _run([str(bin / "initdb"), "-D", str(data), "-U", "hive", "-A", "trust", "-E", "UTF8", "-N"], user, "")
+        run_as([str(bin / "initdb"), "-D", str(data), "-U", "hive", "-A", "trust", "-E", "UTF8", "-N"], user, "")
         access = (
             "local all,replication hive trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
         )
@@ -278,32 +284,8 @@ def postgres(
             port=port or 5432,
             environment=environment,
         )
-        with _running(server):
+        with running(server):
             yield server
-
-
-@contextmanager
-def standby_of(primary: Server) -> Iterator[Server]:
-    """Yields a standby of the machine's own PostgreSQL. From then on it has whatever ``primary`` says is committed."""
-    with _folder(primary.user, durable=False) as folder:
-        backup = str(Path(primary.command[0]).with_name("pg_basebackup"))
-        source = ["-h", str(primary.folder), "-p", str(primary.port), "-U", "hive"]
-        _run([backup, *source, "-D", str(folder / "data"), "-R", "-X", "stream", "-c", "fast"], primary.user, "")
-        at = (str(primary.folder), str(folder))
-        standby = replace(
-            primary,
-            folder=folder,
-            url=primary.url.replace(*at),
-            command=tuple(part.replace(*at) for part in primary.command),
-            client=tuple(part.replace(*at) for part in primary.client),
-            process=None,
-        )
-        with _running(standby):
-            primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*';", "postgres")
-            primary.sql("SELECT pg_reload_conf();", "postgres")
-            state = "SELECT sync_state FROM pg_stat_replication;"
-            until("a synchronous standby", lambda: primary.sql(state, "postgres").strip() == "sync")
-            yield standby
 
 
 def _encrypted(folder: Path, user: str, key: bytes, certificate: bytes) -> dict[str, str]:
@@ -333,13 +315,13 @@ def mariadb(
     arguments see ``postgres``; with ``port``, users need the host ``127.0.0.1``.
     """
     user = _unprivileged("mysql" if product is None else "postgres")
-    with _folder(user, durable=durable) as folder:
+    with folder_of(user, durable=durable) as folder:
         data, temporary = folder / "data", folder / "tmp"
-        _run(["mkdir", str(temporary)], user, "")
+        run_as(["mkdir", str(temporary)], user, "")
         common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={temporary}"]
         if product is None:
             program: tuple[str, ...] = ("mariadbd",)
-            _run(["mariadb-install-db", *common, *_LOG_IN, "--skip-test-db"], user, "")
+            run_as(["mariadb-install-db", *common, *_LOG_IN, "--skip-test-db"], user, "")
         else:
             program = debian_program(product, "mysqld" if product == "mysql" else "mariadbd")
             common += _places(product)
@@ -367,8 +349,9 @@ def mariadb(
             dump_program=debian_program("mysql", "mysqldump") if product == "mysql" else ("mariadb-dump",),
             stop_signal=signal.SIGTERM,
             port=port or 3306,
+            product=product,
         )
-        with _running(server):
+        with running(server):
             yield server
 
 
@@ -385,14 +368,14 @@ def _places(product: str) -> list[str]:
 def _install_tables(product: str, command: Sequence[str], data: Path, user: str) -> None:
     """Creates the server's own tables, and ``root`` without a password."""
     if product == "mysql":
-        _run([*command, "--initialize-insecure"], user, "")
+        run_as([*command, "--initialize-insecure"], user, "")
         return
     # mariadb-install-db does this with programs that it expects to be installed
-    _run(["mkdir", str(data)], user, "")
+    run_as(["mkdir", str(data)], user, "")
     script = "CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket = NULL, @skip_auth_anonymous = 1;\n"
     for name in ("system_tables", "performance_tables", "system_tables_data"):
         script += (debian_root(product) / f"usr/share/mariadb/mariadb_{name}.sql").read_text("utf-8")
-    _run([*command, "--bootstrap", "--skip-grant-tables", "--innodb-log-file-size=16M"], user, script)
+    run_as([*command, "--bootstrap", "--skip-grant-tables", "--innodb-log-file-size=16M"], user, script)
 
 
 _POOLER = """[databases]
@@ -415,7 +398,7 @@ def pgbouncer(server: Server, host: str | None = None, port: int | None = None, 
     With ``host`` and ``port`` it connects there, for example to an address whose server changes.
     """
     own_port = free_port()
-    with _folder(server.user, durable=False) as folder:
+    with folder_of(server.user, durable=False) as folder:
         lines = "\n".join(f"{name} = {value}" for name, value in settings.items())
         at = {"host": host or server.folder, "server_port": port or server.port}
         text = _POOLER.format(**at, port=own_port, folder=folder, settings=lines)
@@ -432,7 +415,8 @@ def pgbouncer(server: Server, host: str | None = None, port: int | None = None, 
 
 
 @contextmanager
-def _running(server: Server) -> Iterator[None]:
+def running(server: Server) -> Iterator[None]:
+    """Starts a server and stops it."""
     try:
         server.start()
         yield
@@ -440,7 +424,7 @@ def _running(server: Server) -> Iterator[None]:
         server.end()
 
 
-def _run(command: Sequence[str], user: str, text: str) -> subprocess.CompletedProcess[str]:
+def run_as(command: Sequence[str], user: str, text: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(_as(user, command), input=text, capture_output=True, text=True, check=False, cwd="/")
     if done.returncode:
         raise AssertionError(f"{command[0]} failed: {done.stderr[-2000:]}")
@@ -458,7 +442,7 @@ def _as(user: str, command: Sequence[str], *options: str) -> list[str]:
 
 
 @contextmanager
-def _folder(user: str, *, durable: bool) -> Iterator[Path]:
+def folder_of(user: str, *, durable: bool) -> Iterator[Path]:
     """Yields a folder of ``user``'s; short, since it is part of a socket's name. In memory where possible and permitted."""
     parent = MEMORY if not durable and os.access(MEMORY, os.W_OK) else Path("/var/tmp")
     folder = Path(tempfile.mkdtemp(prefix="cs-", dir=parent))
