@@ -17,7 +17,10 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """One raised alarm: ``value`` of the reading ``reading`` is above ``limit``."""
+    """One raised alarm: ``value`` of the reading ``reading`` is above ``limit``.
+
+    ``view`` is the address, within the page, of the rows that raise it; None where the page has no such rows.
+    """
 
     level: Level
     name: str
@@ -26,6 +29,7 @@ class Alarm:
     limit: float
     message: str
     fix: str
+    view: str | None = None
 
     def to_json(self) -> dict[str, object]:
         values = {name: getattr(self, name) for name in self.__slots__}
@@ -45,6 +49,7 @@ class _Rule:
     error: str | int | None = None
     message: str  #: ``{value}`` is the reading as people write it, ``{readings}`` all readings
     fix: str
+    view: str | None = None
 
 
 _RULES = (
@@ -70,6 +75,7 @@ _RULES = (
     _Rule(
         name="oldest_initiated_compaction",
         reading="oldest_initiated_ms",
+        view="queue?state=initiated",
         warning="hive.compactor.oldest.initiated.compaction.time.threshold.warning",
         error="hive.compactor.oldest.initiated.compaction.time.threshold.error",
         message="a request has waited for {value} and no worker has taken it",
@@ -78,6 +84,7 @@ _RULES = (
     _Rule(
         name="oldest_uncleaned_compaction",
         reading="oldest_ready_for_cleaning_ms",
+        view="queue?state=ready+for+cleaning",
         warning="hive.compactor.oldest.uncleaned.compaction.time.threshold",
         message="a compaction has waited for {value} to be cleaned",
         fix="compactor show blockers shows the transactions that hold it; make sure that a cleaner runs",
@@ -85,6 +92,7 @@ _RULES = (
     _Rule(
         name="oldest_open_transaction",
         reading="oldest_open_txn_ms",
+        view="blocked",
         warning="hive.compactor.oldest.open.txn.threshold.warning",
         error="hive.compactor.oldest.open.txn.threshold.error",
         message="a transaction has been open for {value}; nothing it may read can be cleaned",
@@ -93,6 +101,7 @@ _RULES = (
     _Rule(
         name="oldest_uncleaned_abort",
         reading="oldest_aborted_txn_ms",
+        view="tables?order=aborts&descending=true",
         warning="hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
         error="hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
         message="the data of an aborted transaction has waited for {value} to be removed",
@@ -117,6 +126,7 @@ _RULES = (
     _Rule(
         name="overdue_workers",
         reading="overdue",
+        view="queue?state=working",
         warning=0,
         message="{value} requests have been worked on for longer than hive.compactor.worker.timeout",
         fix="compactor show compactions names their workers; the next pass of our worker takes back those of lost ones, "
@@ -125,6 +135,7 @@ _RULES = (
     _Rule(
         name="killed_workers",
         reading="lost_out",
+        view="history?state=failed",
         warning=0,
         message="the last compaction of {value} tables and partitions lost worker after worker, and is not tried again",
         fix="compactor show history names them; look in the workers' logs for what kills them, give them more memory, and "
@@ -133,13 +144,15 @@ _RULES = (
     _Rule(
         name="failed_compaction_ratio",
         reading="failed_ratio",
+        view="history?state=failed",
         warning="hive.compactor.failed.compaction.ratio.threshold",
-        message="{readings.failed} of the {readings.ended} compactions in the history failed or could not be initiated",
+        message="{readings.failed} of the {readings.ended} compactions failed or could not be initiated",
         fix="compactor show history shows why; compactor resume DB.TABLE once the cause is fixed",
     ),
     _Rule(
         name="tables_with_many_aborts",
         reading="most_aborted",
+        view="tables?order=aborts&descending=true",
         warning=_MANY_ABORTS,
         message="one table or partition has {value} aborted transactions",
         fix="look for a writer that keeps failing; make sure that a cleaner runs",
@@ -147,6 +160,7 @@ _RULES = (
     _Rule(
         name="disagreements",
         reading="disagreements",
+        view="tables?outcome=error",
         warning=0,
         error=0,
         message="files and metastore contradict each other in {value} tables and partitions; nothing is compacted or "
@@ -157,8 +171,9 @@ _RULES = (
     _Rule(
         name="mixed_worker_versions",
         reading="worker_versions",
+        view="history",
         warning=1,
-        message="workers of {value} different versions compacted within a day",
+        message="workers of {value} different versions of one program compacted within a day",
         fix="bring all workers to the same version, unless an upgrade is in progress",
     ),
 )
@@ -186,6 +201,7 @@ def _check_rule(rule: _Rule, readings: Readings, settings: Settings) -> Alarm | 
                 limit=limit,
                 message=rule.message.format(value=shown, readings=readings),
                 fix=rule.fix,
+                view=rule.view,
             )
     return None
 

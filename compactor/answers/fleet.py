@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from compactor.answers.alarms import Alarm, raised_alarms
 from compactor.answers.readings import Readings, readings_of
@@ -18,7 +19,7 @@ from compactor.compaction.states import State
 from compactor.insight.estimates import ERRORS_OF, error_of
 from compactor.site.site import Site
 from compactor.state.decisions import PASS
-from compactor.state.runs import DAY_MS, DayOfRuns, Run
+from compactor.state.runs import DAY_MS, Run
 from compactor.state.seen_conditions import Share, WorstTable
 from compactor.state.state_database import OwnState
 
@@ -27,23 +28,46 @@ WEEK, MONTH = 7, 30  #: periods, in days, of the returns
 _FEW = 10  #: running and failed compactions that are shown
 
 
+class Day(NamedTuple):
+    """The runs and removals of one day (UTC), with the sums of ``Returns``. It begins at ``day`` (epoch ms)."""
+
+    day: int
+    runs: int = 0
+    fewer_directories: int = 0
+    fewer_files: int = 0
+    removed_directories: int = 0
+    removed_files: int = 0
+    removed_bytes: int = 0
+    bytes_moved: int = 0
+    seconds: float = 0.0
+    core_seconds: float = 0.0
+    opening: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returns:
-    """Sums over the runs of some days: what they removed, moved and cost, and what opening saves now."""
+    """Sums over some days: what runs moved, cost and spare readers, and what cleaners removed.
+
+    From the commit of a run on, readers have ``fewer_files`` and ``fewer_directories`` to read. Cleaners removed
+    ``removed_files`` and ``removed_directories`` later, or not yet.
+    """
 
     days: int
     runs: int = 0
-    directories: int = 0
-    files: int = 0
+    fewer_directories: int = 0
+    fewer_files: int = 0
+    removed_directories: int = 0
+    removed_files: int = 0
+    removed_bytes: int = 0
     bytes_moved: int = 0
     seconds: float = 0.0
     core_seconds: float = 0.0
     opening: float = 0.0
 
     @classmethod
-    def sum_up(cls, days: int, since: int, history: Sequence[DayOfRuns]) -> Returns:
+    def sum_up(cls, days: int, since: int, history: Sequence[Day]) -> Returns:
         """Sums up the days that begin at ``since`` or later."""
-        names = ("runs", "directories", "files", "bytes_moved", "seconds", "core_seconds", "opening")
+        names = [name for name in Day._fields if name != "day"]
         recent = [day for day in history if day.day >= since]
         return cls(days=days, **{name: sum(getattr(day, name) for day in recent) for name in names})
 
@@ -74,7 +98,7 @@ class Fleet:
     estimate_error: float | None = None
     failures: tuple[Entry, ...] = ()
     returns: tuple[Returns, ...] = ()
-    days: tuple[DayOfRuns, ...] = ()
+    days: tuple[Day, ...] = ()
 
     @property
     def due(self) -> int:
@@ -164,7 +188,7 @@ def with_queue(site: Site, overview: Fleet) -> Fleet:
 def _with_state(site: Site, state: OwnState, overview: Fleet, *, now: int, worst: int) -> Fleet:
     today = now // DAY_MS * DAY_MS
     since = {days: today - (days - 1) * DAY_MS for days in (WEEK, MONTH)}
-    days, newest = state.runs.days(site.name, since[MONTH]), state.runs.latest(site.name, ERRORS_OF)
+    days, newest = list_days(site.name, state, since[MONTH]), state.runs.latest(site.name, ERRORS_OF)
     return replace(
         overview,
         worst=tuple(state.conditions.worst_tables(site.name, worst)),
@@ -174,6 +198,15 @@ def _with_state(site: Site, state: OwnState, overview: Fleet, *, now: int, worst
         returns=tuple(Returns.sum_up(number, begin, days) for number, begin in since.items()),
         days=tuple(days),
     )
+
+
+def list_days(metastore: str, state: OwnState, since: int) -> list[Day]:
+    """Returns each day with runs or removals since ``since`` (epoch ms), oldest first."""
+    days = {sums.day: Day(**sums._asdict()) for sums in state.runs.days(metastore, since)}
+    for sums in state.removals.days(metastore, since):
+        removed = {f"removed_{name}": value for name, value in sums._asdict().items() if name != "day"}
+        days[sums.day] = days.get(sums.day, Day(sums.day))._replace(**removed)
+    return [day for _, day in sorted(days.items())]
 
 
 def _health(spread: Sequence[Share]) -> dict[str, Counter[int | None]]:

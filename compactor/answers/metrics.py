@@ -46,7 +46,7 @@ _READINGS: Mapping[str, str] = {
     "most_aborted": "Aborted transactions of the table or partition that has most of them",
     "completed_txn_components": "Rows of COMPLETED_TXN_COMPONENTS",
     "txn_to_write_id": "Rows of TXN_TO_WRITE_ID",
-    "worker_versions": "Versions of workers within a day",
+    "worker_versions": "Versions of our workers within a day, or of Hive's, whichever are more",
     "disagreements": "Tables and partitions whose files and metastore contradict each other",
     "contradictions": "Contradictions between the database and the marks that are kept outside of it",
     "memory_away": "1 if the marks that are kept outside of the database cannot be read",
@@ -54,8 +54,11 @@ _READINGS: Mapping[str, str] = {
 #: The metric of each sum of ``Returns``, and its meaning.
 _RETURNS: Mapping[str, tuple[str, str]] = {
     "runs": ("compactor_runs", "Compactions"),
-    "directories": ("compactor_runs_directories", "Directories that compactions removed, less those they made"),
-    "files": ("compactor_runs_files", "Files that compactions removed, less those they made"),
+    "fewer_directories": ("compactor_runs_fewer_directories", "Directories fewer that readers read since the commits"),
+    "fewer_files": ("compactor_runs_fewer_files", "Files fewer that readers read since the commits"),
+    "removed_directories": ("compactor_removed_directories", "Directories that cleaners removed"),
+    "removed_files": ("compactor_removed_files", "Files that cleaners removed"),
+    "removed_bytes": ("compactor_removed_bytes", "Bytes that cleaners removed"),
     "bytes_moved": ("compactor_runs_bytes_moved", "Bytes that compactions read and wrote"),
     "seconds": ("compactor_runs_seconds", "Seconds that compactions took"),
     "core_seconds": ("compactor_runs_core_seconds", "Seconds of processor time that compactions took"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compactor.answers.explain import waits_for
 from compactor.answers.running_compactions import Running, reserved_batches, running
-from compactor.answers.show_compactions import compaction_row
+from compactor.answers.show_compactions import aftermaths, compaction_row
 from compactor.answers.survey import DUE
 from compactor.base.identities import is_compactor
 from compactor.compaction.queue_entry import Entry
@@ -59,24 +59,30 @@ def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: 
 def table_rows(site: Site, seen: Sequence[SeenEntity]) -> list[dict[str, object]]:
     """Returns a row of each look, with its current row of the queue and its history."""
     entities = [table.entity for table in seen]
-    queued = site.metastore.entries.newest_queued(entities)
+    queued = site.metastore.entries.queue_of(entities)
     tables = {(entity.database, entity.table) for entity in entities}
-    ended = site.metastore.entries.ended(tables, {entity.partition for entity in entities})
+    undone = {} if site.state is None else site.state.removals.undone(site.name)
+    ended = site.metastore.entries.ended(tables, {entity.partition for entity in entities}, undone=undone)
+    restored = {of.entity: of.at for of in undone.values()}
     paused_now = paused_tables(site)
     return [
         _table_row(
             table,
-            queued.get(table.entity),
+            queued.get(table.entity, ()),
             ended[table.entity.database, table.entity.table].get(table.entity.partition, _NEVER),
-            (table.entity.database, table.entity.table) in paused_now,
+            is_paused=(table.entity.database, table.entity.table) in paused_now,
+            restored_at=restored.get(table.entity, 0),
         )
         for table in seen
     ]
 
 
-def _table_row(seen: SeenEntity, entry: Entry | None, ended: Ended, is_paused: bool) -> dict[str, object]:
-    condition = seen.condition
-    committed = (entry.commit_time if entry is not None else None) or 0
+def _table_row(
+    seen: SeenEntity, queued: Sequence[Entry], ended: Ended, *, is_paused: bool, restored_at: int
+) -> dict[str, object]:
+    condition, entry = seen.condition, queued[-1] if queued else None
+    committed = max((entry.committed_at or 0 for entry in queued), default=0)
+    remembered = (seen.last_compacted if seen.at > restored_at else None) or 0
     figures = None
     if condition is not None:
         figures = {name: getattr(condition, name) for name in condition.__slots__}
@@ -88,7 +94,7 @@ def _table_row(seen: SeenEntity, entry: Entry | None, ended: Ended, is_paused: b
         "because": seen.because,
         "flips": list(seen.flips),
         "figures": figures,
-        "last_compacted": max(seen.last_compacted or 0, ended.succeeded_at or 0, committed) or None,
+        "last_compacted": max(remembered, ended.committed_at or 0, committed) or None,
         "at": seen.at,
         "changed_at": last if (last := max(ended.at, committed)) > seen.at else None,
         "paused": is_paused,
@@ -157,9 +163,11 @@ def history_page(site: Site, *, find: str, states: Collection[State] | None, lim
     """Returns ended compactions, newest first, with figures where the run was ours."""
     entries_page = site.metastore.entries.history_page(find=find, states=states, limit=limit, offset=offset)
     runs = {} if site.state is None else site.state.runs.of_entries(site.name, [e.id for e in entries_page.entries])
+    later = aftermaths(site, entries_page.entries)
     rows = tuple(
         {
             **compaction_row(entry).to_json(),
+            **later[entry.id].to_json(),
             "endtime": entry.end,
             "run": None if entry.id not in runs else _run_row(runs[entry.id]),
             "can_retry": entry.can_be_requested_again,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from compactor.base.errors import StorageError
+from compactor.base.identities import is_compactor
 from compactor.compaction.states import State
 from compactor.initiator.candidate_scan import DISAGREEMENT
 from compactor.site.lost_workers import WORKER_TIMEOUT
@@ -38,18 +39,19 @@ class Readings:
     most_aborted: int = 0  #: of one table or partition
     completed_txn_components: int = 0
     txn_to_write_id: int = 0
-    worker_versions: int = 0  #: number of different ones, within a day
+    worker_versions: int = 0  #: number of different ones within a day, of our workers or of Hive's, whichever have more
     disagreements: int = 0  #: tables and partitions whose files and metastore contradict each other
     contradictions: int = 0  #: between the database and its marks outside
     memory_away: int = 0  #: 1 if these marks cannot be read
 
     @property
     def ended(self) -> int:
-        return self.failed + self.succeeded
+        """The compactions with a result, cleaned or not, and those that failed."""
+        return self.failed + self.succeeded + self.ready_for_cleaning
 
     @property
     def failed_ratio(self) -> float:
-        """The share of failures among the compactions in the history."""
+        """The share of failures among the compactions that have ended or wait for the cleaner."""
         return round(self.failed / self.ended, 4) if self.ended else 0.0
 
     def to_json(self) -> dict[str, int]:
@@ -92,11 +94,17 @@ def readings_of(site: Site, outcomes: Mapping[str, int]) -> Readings:
         most_aborted=aborts.most,
         completed_txn_components=counts.completed_txn_components,
         txn_to_write_id=counts.txn_to_write_id,
-        worker_versions=len(versions),
+        worker_versions=_count_versions(versions),
         disagreements=outcomes.get(DISAGREEMENT, 0),
         contradictions=contradictions,
         memory_away=memory_away,
     )
+
+
+def _count_versions(versions: Collection[str]) -> int:
+    """Counts the versions of one program: Hive's own workers run with its version, and ours with another one."""
+    ours = sum(map(is_compactor, versions))
+    return max(ours, len(versions) - ours)
 
 
 def _check_memory(site: Site) -> tuple[int, int]:

@@ -33,6 +33,8 @@ SHOWN = (
     "state",
     "enqueuetime",
     "starttime",
+    "committed_at",
+    "cleaned_at",
     "duration",
     "poolname",
     "workerhost",
@@ -44,7 +46,11 @@ SHOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRow(Row):
-    """A row of SHOW COMPACTIONS. ``duration`` in milliseconds, once it has ended."""
+    """A row of SHOW COMPACTIONS.
+
+    ``duration`` is the time that its worker took, in milliseconds: until the commit, or until it ended without one. In Hive
+    it runs until the row leaves the queue, and so includes the wait for the cleaner.
+    """
 
     compactionid: int
     dbname: str
@@ -85,11 +91,16 @@ class QueueRow(CompactionRow):
     log_url: str | None = None
     task_url: str | None = None
     left_to: str | None = None
+    committed_at: int | None = None
+    cleaned_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow(CompactionRow):
     """A row of the history with figures from our state.
+
+    Three moments are told apart: ``committed_at`` (readers have the result), ``cleaned_at`` (the obsolete directories are
+    removed, or in quarantine until ``kept_until``) and ``removed_at`` (they are gone). ``undone_at`` is the time of a restore.
 
     ``deltas_left`` and ``bytes_left`` are what a bounded request left for the next one. ``opening_before`` and
     ``opening_after`` are the seconds to open the inputs and the output (None: not measured; see ``batches.read_cost``).
@@ -99,6 +110,13 @@ class HistoryRow(CompactionRow):
     bytes_left: int = 0
     opening_before: float | None = None
     opening_after: float | None = None
+    committed_at: int | None = None
+    cleaned_at: int | None = None
+    removed_at: int | None = None
+    kept_until: int | None = None
+    undone_at: int | None = None
+    removed_files: int | None = None
+    removed_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,9 +230,8 @@ def show_compactions(
 
 def _queue_row(entry: Entry, at_work: Running | None) -> QueueRow:
     row: dict[str, Any] = compaction_row(entry).to_json()
-    return QueueRow(
-        **row, left_to=entry.left_to, **({} if at_work is None else cast(dict[str, Any], at_work.to_json()))
-    )
+    row |= {"left_to": entry.left_to, "committed_at": entry.committed_at, "cleaned_at": entry.cleaned_at}
+    return QueueRow(**row, **({} if at_work is None else cast(dict[str, Any], at_work.to_json())))
 
 
 def _parse_order(text: str) -> list[tuple[str, bool]]:
@@ -238,6 +255,7 @@ def show_history(
     entries = [entry for entry in history if selection is None or selection.matches(entry)][:limit]
     unfinished = site.state.runs.remainders(site.name) if site.state is not None else {}
     openings = site.state.runs.openings(site.name) if site.state is not None else {}
+    later = aftermaths(site, entries)
     rows = []
     for entry in entries:
         deltas, size = unfinished.get(entry.id, (0, 0))
@@ -249,7 +267,52 @@ def show_history(
                 bytes_left=size,
                 opening_before=before,
                 opening_after=after,
+                **later[entry.id].to_json(),  # type: ignore[arg-type]  # fields of the same names
             )
+        )
+    return rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aftermath:
+    """The later moments of a compaction, and the removal of the directories that it replaced; see ``HistoryRow``.
+
+    ``removed_files`` and ``removed_bytes`` are counted by our cleaner; None where it removed nothing.
+    """
+
+    committed_at: int | None
+    cleaned_at: int | None
+    removed_at: int | None
+    kept_until: int | None
+    undone_at: int | None
+    removed_files: int | None
+    removed_bytes: int | None
+
+    def to_json(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def aftermaths(site: Site, entries: Sequence[Entry]) -> dict[int, Aftermath]:
+    """Returns the aftermath of each of ``entries``, by id."""
+    ids = [entry.id for entry in entries]
+    removed, undone, kept_until = {}, {}, {}
+    if site.state is not None and ids:
+        removed = site.state.removals.of_entries(site.name, ids)
+        undone = site.state.removals.undone(site.name)
+        quarantines = site.state.quarantines.all(site.name)
+        kept_until = {quarantine.entry_id: quarantine.until for quarantine in quarantines if quarantine.names}
+    rows = {}
+    for entry in entries:
+        removal, until = removed.get(entry.id), kept_until.get(entry.id)
+        is_gone = entry.cleaned_at is not None and until is None
+        rows[entry.id] = Aftermath(
+            committed_at=entry.committed_at,
+            cleaned_at=entry.cleaned_at,
+            removed_at=max(entry.cleaned_at or 0, 0 if removal is None else removal.at) if is_gone else None,
+            kept_until=until,
+            undone_at=undone[entry.id].at if entry.id in undone else None,
+            removed_files=None if removal is None else removal.files,
+            removed_bytes=None if removal is None else removal.bytes,
         )
     return rows
 
@@ -261,7 +324,6 @@ def _latest(entry: Entry) -> tuple[int, int, int]:
 
 def compaction_row(entry: Entry) -> CompactionRow:
     """Returns an entry of the queue or the history as a row of SHOW COMPACTIONS."""
-    ended = entry.end is not None and entry.start is not None
     return CompactionRow(
         compactionid=entry.id,
         dbname=entry.entity.database,
@@ -273,7 +335,7 @@ def compaction_row(entry: Entry) -> CompactionRow:
         workerid=entry.worker_id,
         enqueuetime=entry.enqueue_time,
         starttime=entry.start,
-        duration=(entry.end or 0) - (entry.start or 0) if ended else None,
+        duration=entry.worked_ms,
         hadoopjobid=entry.job_id,
         errormessage=entry.error,
         initiatorhost=_initiator_host(entry.initiator_id),

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from compactor.acid.directory import acid_directory
 from compactor.acid.listing import Listing
-from compactor.acid.names import Delta, known_directory, parse_directory
 from compactor.answers.show_compactions import CompactionFilter, CompactionWords, find_filter
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
+from compactor.compaction.decision import Facts
 from compactor.compaction.pool_policy import DEFAULT, POOL
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
@@ -45,24 +46,25 @@ _READING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryContent:
-    """The amount of data in a directory, visible or not.
+    """The base, deltas and files of rows that a reader reads of a directory, with their bytes.
 
-    ``directories`` counts bases and deltas; sizes in bytes.
+    ``obsolete`` counts the directories that no new reader reads.
     """
 
     directories: int = 0
     deltas: int = 0
     files: int = 0
     bytes: int = 0
+    obsolete: int = 0
 
     @classmethod
-    def from_listing(cls, listing: Listing) -> DirectoryContent:
-        names = [name for name in listing.directories if known_directory(name) is not None]
+    def from_facts(cls, facts: Facts) -> DirectoryContent:
         return cls(
-            directories=len(names),
-            deltas=sum(_is_delta(name) for name in names),
-            files=len(listing.files),
-            bytes=sum(file.length for file in listing.files),
+            directories=facts.deltas + facts.has_base,
+            deltas=facts.deltas,
+            files=facts.files,
+            bytes=facts.base_bytes + facts.delta_bytes,
+            obsolete=facts.obsolete,
         )
 
     def __add__(self, other: DirectoryContent) -> DirectoryContent:
@@ -81,19 +83,25 @@ class Surveyed:
     content: DirectoryContent
     considered: Considered
 
+    @property
+    def health(self) -> int | None:
+        """Its health from 0 to 100; None if it is never compacted or cannot be read."""
+        return None if self.considered.condition is None else self.considered.condition.health
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
     """A table as ``show tables`` prints it.
 
-    ``most_deltas`` is the number of deltas of its worst partition, ``last_compacted`` the end of the newest compaction that
-    succeeded in any, in epoch ms of the metastore's clock.
+    ``health`` is that of its least healthy partition, ``most_deltas`` the largest number of deltas in one,
+    ``last_compacted`` the newest commit of a compaction in any (epoch ms of the metastore's clock).
     """
 
     table: str
     partitions: int
     content: DirectoryContent
     most_deltas: int
+    health: int | None
     outcomes: tuple[tuple[str, int], ...]
     because: str
     last_compacted: int | None = None
@@ -115,6 +123,7 @@ class TableRow:
             "partitions": self.partitions,
             **self.content.to_json(),
             "most_deltas": self.most_deltas,
+            "health": self.health,
             "decisions": dict(self.outcomes),
             "because": self.because,
             "last_compacted": self.last_compacted,
@@ -189,28 +198,37 @@ class Survey:
             partitions=len(rows) if table.partition_keys else 0,
             content=content,
             most_deltas=max((row.content.deltas for row in rows), default=0),
+            health=min((row.health for row in rows if row.health is not None), default=None),
             outcomes=_count_outcomes(c.outcome for c in considered),
             because=worst.because if worst is not None else "it has no partitions",
             last_compacted=self._last_compacted(rows),
         )
 
     def _last_compacted(self, rows: Iterable[Surveyed]) -> int | None:
-        cleaned = (self._scan.past.ended(row.entity).succeeded_at for row in rows)
-        committed = (entry.commit_time for row in rows for entry in self._scan.queued(row.entity))
-        return max((end for end in (*cleaned, *committed) if end is not None), default=None)
+        times = (self._scan.last_compacted(row.entity) for row in rows)
+        return max((at for at in times if at is not None), default=None)
 
     def _survey(self, table: Table, partition: PartitionPlace | None) -> Surveyed:
         name, location = (partition.name, partition.location) if partition else (None, table.location)
         entity = Entity(database=table.database, table=table.name, partition=name)
         try:
             with failing_alone(entity):
-                content = DirectoryContent.from_listing(
-                    self._site.storage.listing(path_of(self._site.storage, table, partition))
-                )
+                content = self._read_content(table, path_of(self._site.storage, table, partition))
         except CompactorError as error:
             broken = Considered(entity=entity, outcome="error", because=str(error))
             return Surveyed(entity=entity, location=location, content=DirectoryContent(), considered=broken)
-        return Surveyed(entity=entity, location=location, content=content, considered=self._scan.consider(entity))
+        considered = self._scan.consider(entity)
+        if considered.decision is None and considered.outcome == "skipped":
+            considered = self._scan.measure(considered)
+        return Surveyed(entity=entity, location=location, content=content, considered=considered)
+
+    def _read_content(self, table: Table, location: str) -> DirectoryContent:
+        listing = self._site.storage.listing(location)
+        surveyed = self._scan.tables.load_table(Entity(database=table.database, table=table.name))
+        if surveyed is None:  # dropped meanwhile
+            return DirectoryContent()
+        directory = acid_directory(listing, surveyed.write_ids, self._scan.txns)
+        return DirectoryContent.from_facts(Facts.from_directory(directory))
 
 
 def find_tables(site: Site, words: CompactionWords) -> CompactionFilter:
@@ -227,7 +245,7 @@ def find_tables(site: Site, words: CompactionWords) -> CompactionFilter:
 def survey_tables(
     site: Site, worst: int | None = None, filter: CompactionFilter = CompactionFilter()
 ) -> list[TableRow]:
-    """Returns the ``worst`` matching transactional tables: those whose readers merge most deltas first.
+    """Returns the ``worst`` matching transactional tables, the least healthy first, as the page ranks them.
 
     Args:
         filter: by name, partition, the pool that the table belongs to, and the type of compaction that is due.
@@ -242,7 +260,7 @@ def survey_tables(
         and _is_in_pool(site, table, filter.pool)
     ]
     rows = [row for table in tables if (row := survey.table(table, where.partition)).is_due(filter.type)]
-    rows.sort(key=lambda row: (-row.most_deltas, -row.content.deltas, -row.content.bytes, row.table))
+    rows.sort(key=lambda row: (row.health is None, row.health, -row.content.deltas, row.table))
     return rows[:worst]
 
 
@@ -270,7 +288,3 @@ def _rank(outcome: str) -> int:
 def _count_outcomes(outcomes: Iterable[str]) -> tuple[tuple[str, int], ...]:
     counts = Counter(outcomes)
     return tuple((outcome, counts[outcome]) for outcome in sorted(counts, key=lambda o: (_rank(o), o)))
-
-
-def _is_delta(name: str) -> bool:
-    return isinstance(parse_directory(name), Delta)

@@ -265,12 +265,13 @@ def _store_figures(site: Site, outcomes: Iterable[Outcome], sampler: CostSampler
     """
     if site.state is None:
         return
-    runs = [
-        _make_run(site, outcome, sampler.measure(outcome)) for outcome in outcomes if outcome.result is Result.COMPACTED
-    ]
+    compacted = [outcome for outcome in outcomes if outcome.result is Result.COMPACTED]
+    runs = [_make_run(site, outcome, sampler.measure(outcome)) for outcome in compacted]
     if runs:
         try:
-            site.state.runs.add_all(_add_estimates(site, runs))
+            committed = site.metastore.entries.commit_times([run.entry_id for run in runs])
+            dated = [replace(run, ended_at=committed.get(run.entry_id)) for run in runs]
+            site.state.runs.add_all(_add_estimates(site, dated))
         except Exception as error:  # noqa: BLE001 - the compactions are committed (PROTOCOL 11.14)
             log.warning("the figures of %d entries could not be stored: %s", len(runs), error)
 

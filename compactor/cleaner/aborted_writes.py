@@ -22,10 +22,12 @@ from compactor.site.abort_grace import AbortGrace
 from compactor.site.files_and_metastore import AllocatedIds
 from compactor.site.mode import Mode, may
 from compactor.site.proof_of_removal import RemovalProof
+from compactor.site.removal_records import count_removal, record_removals
 from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site, Target, claims_of, must_lie_in_no_other, path_of
 from compactor.site.surveyed_tables import SurveyedTables
 from compactor.site.threads import SideBySide
+from compactor.state.removals import Cause
 
 GRACE = "compactor.forget.grace"
 
@@ -105,7 +107,10 @@ class AbortedWrites:
             kept_for_now += young
             if doomed:
                 self._proof.look(target.location)
-                freed += remove_directories(site, target, listing, doomed, self._threads)
+                remove_directories(site, target, doomed, self._threads)
+                removal = count_removal(target.entity, listing, doomed, Cause.ABORTED)
+                record_removals(site, [removal])
+                freed += removal.bytes
                 removed += doomed
         if entity.partition is None and table.partition_keys:
             self._sweep_unregistered(table)

@@ -21,7 +21,7 @@ from compactor.cleaner.aborted_writes import GRACE, AbortedWrites, within_grace
 from compactor.cleaner.cleaner_pass import Cleaned, PassLog
 from compactor.cleaner.cleaning_phases import Checked, Chosen, Doomed, Listed, Removed, Swept, ViewedForCleaning
 from compactor.cleaner.gate import Gate
-from compactor.cleaner.removing import bytes_of, remove_all, remove_directories
+from compactor.cleaner.removing import remove_all, remove_directories
 from compactor.compaction.cleaning import is_compaction_output, list_removable
 from compactor.compaction.queue_entry import Entry
 from compactor.metastore.queue.cleaning_rows import CleanedEntry, no_longer_ready
@@ -31,10 +31,12 @@ from compactor.site import leftovers, quarantine
 from compactor.site.entry_group import EntryGroup
 from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import AllocatedIds, no_longer_there
+from compactor.site.removal_records import count_removal, record_removals
 from compactor.site.restored_database import must_be_newest
 from compactor.site.site import claims_of
 from compactor.site.threads import SideBySide
 from compactor.site.view import View
+from compactor.state.removals import Cause
 
 log = logging.getLogger(__name__)
 _HIDDEN_TOGETHER = 32  #: entries removed between two checks that they may still be cleaned, with few threads
@@ -129,9 +131,8 @@ class CleaningGroup(EntryGroup):
             self._must_be_needed(member)
 
         inline = SideBySide(1, "remove")  # this code runs on a thread of the pool, which must not wait for the pool
-        return member.removed(
-            remove_directories(self._site, member.target, member.listing, member.names, inline, must_still_be_removable)
-        )
+        remove_directories(self._site, member.target, member.names, inline, must_still_be_removable)
+        return _removed(member)
 
     def _sweep(self, scan: leftovers.LeftoverScan, member: Removed) -> Swept:
         swept = scan.clear(member.target)
@@ -188,8 +189,9 @@ class CleaningGroup(EntryGroup):
             chosen = self._still_allowed(doomed[start : start + size])
             together = [member for member in chosen if renames(self._site, member.target)]
             alone = [member for member in chosen if member not in together]
-            removed += self._remove_together(together)
-            removed += self.advance(self._remove_alone, alone, self._threads)
+            gone = [*self._remove_together(together), *self.advance(self._remove_alone, alone, self._threads)]
+            record_removals(self._site, [member.removal for member in gone])
+            removed += gone
         return removed
 
     def _still_allowed(self, doomed: Sequence[Doomed]) -> list[Doomed]:
@@ -222,7 +224,7 @@ class CleaningGroup(EntryGroup):
         every = [path for member in durable for path in paths[member.entry.id]]
         stays = remove_all(self._site.storage, every, self._threads)
         cleared = self.fail_each(lambda member: _first(stays, paths[member.entry.id]), durable)
-        return [member.removed(bytes_of(member.listing, member.names)) for member in cleared]
+        return [_removed(member) for member in cleared]
 
     def _hide_ready(self, doomed: Sequence[Doomed]) -> dict[int, list[str]]:
         """Hides the directories of each entry that is ready for cleaning both before and after.
@@ -293,7 +295,7 @@ class CleaningGroup(EntryGroup):
             member.entry.entity,
             member.entry.id,
             len(member.names),
-            member.freed,
+            member.removal.bytes,
         )
         removed = tuple(sorted({*member.names, *member.swept_names}))
         self._pass_log.add(
@@ -301,10 +303,15 @@ class CleaningGroup(EntryGroup):
                 entity=member.entry.entity,
                 entry_id=member.entry.id,
                 removed=removed,
-                bytes_freed=member.freed,
+                bytes_freed=member.removal.bytes,
                 quarantined=member.kept.names,
             )
         )
+
+
+def _removed(member: Doomed) -> Removed:
+    removal = count_removal(member.entry.entity, member.listing, member.names, Cause.CLEANED, member.entry.id)
+    return member.removed(removal)
 
 
 def _hide_member(hidings: Mapping[int, Hiding], member: Doomed) -> Doomed:

@@ -11,6 +11,7 @@ from compactor.site.entry_group import advance_to
 from compactor.site.quarantine import Kept
 from compactor.site.site import Target
 from compactor.site.view import View
+from compactor.state.removals import Removal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,15 +61,15 @@ class Doomed(ViewedForCleaning):
     names: tuple[str, ...]
     identities: dict[str, str | None]
 
-    def removed(self, freed: int) -> Removed:
-        return advance_to(Removed, self, freed=freed)
+    def removed(self, removal: Removal) -> Removed:
+        return advance_to(Removed, self, removal=removal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Removed(Doomed):
-    """An entry whose directories were removed. ``freed`` are the bytes of their files."""
+    """An entry whose directories were removed. ``removal`` counts them."""
 
-    freed: int
+    removal: Removal
 
     def swept(self, swept: tuple[str, ...], hidden_left: tuple[str, ...]) -> Swept:
         return advance_to(Swept, self, swept_names=swept, hidden_left=hidden_left)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from compactor.acid.listing import Listing
 from compactor.base.errors import CompactorError, failing_alone
 from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
@@ -21,12 +20,11 @@ from compactor.storage.protocol import Storage
 def remove_directories(
     site: Site,
     target: Target,
-    listing: Listing,
     names: Collection[str],
     threads: SideBySide,
     must_still_be_removable: Callable[[], None] | None = None,
-) -> int:
-    """Hides all of ``names``, then removes them, and returns the bytes of their files in ``listing``.
+) -> None:
+    """Hides all of ``names``, then removes them.
 
     Only the directories that are there now are removed, and only while the table is the same (PROTOCOL 11.8).
 
@@ -40,7 +38,7 @@ def remove_directories(
     """
     reach(Step.CLEANING)
     if not names:
-        return 0
+        return
     expected = identities(site.storage, target.location, names)
     must_be_the_same_table(site, target)  # so the identities belong to its directories
     must_be_newest(site, polling=True)  # a pass may have been suspended since it looked
@@ -50,12 +48,6 @@ def remove_directories(
         hidden = removal.hide(site.storage, target.location, names, TxnId(0), expected)
         for error in remove_all(site.storage, [f"{target.location}/{name}" for name in hidden], threads).values():
             raise error
-    return bytes_of(listing, names)
-
-
-def bytes_of(listing: Listing, names: Collection[str]) -> int:
-    """Returns the bytes of the files in ``listing`` that are, or are below, one of ``names``."""
-    return sum(f.length for f in listing.files if f.path in names or f.path.partition("/")[0] in names)
 
 
 def remove_all(storage: Storage, paths: Sequence[str], threads: SideBySide) -> dict[str, CompactorError]:

@@ -70,6 +70,11 @@ def _partition_lines(partition: PartitionExplanation) -> Iterator[str]:
         f"{partition.surveyed.entity.partition or 'the table'}: "
         f"{count_text(content.directories, 'directory', 'directories')} ({count_text(content.deltas, 'delta')}), "
         f"{count_text(content.files, 'file')}, {size(content.bytes)}"
+        + (
+            f"; {count_text(content.obsolete, 'obsolete directory', 'obsolete directories')}"
+            if content.obsolete
+            else ""
+        )
     )
     yield from _outcome_lines(partition.surveyed.considered)
     for sentence in partition.summary.sentences:

@@ -30,13 +30,18 @@ _TIMES = frozenset(
         "since",
         "until",
         "last_compacted",
+        "committed_at",
+        "cleaned_at",
+        "removed_at",
+        "kept_until",
+        "undone_at",
     }
 )
 #: Columns that a narrow terminal folds, and their least width.
 _SENTENCES, _LEAST = frozenset({"because", "errormessage", "effect"}), 30
 _DURATIONS = frozenset({"duration", "held_ms", "age_ms"})  #: in milliseconds
 _SECONDS = frozenset({"opening_before", "opening_after"})
-_BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed"})
+_BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed", "removed_bytes"})
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -77,6 +77,8 @@ def _health_columns() -> tuple[str, ...]:
 
 
 def _overview_lines(fleet: Fleet) -> Iterator[str]:
+    for alarm in fleet.alarms:
+        yield f"alarm ({alarm.level.value}) {alarm.name}: {alarm.message}; {alarm.fix}"
     looked = "the initiator has not made a pass yet" if fleet.looked_at is None else f"at {utc_text(fleet.looked_at)}"
     yield f"due: {count_text(fleet.due, 'table or partition', 'tables and partitions')} ({looked})"
     expected = (
@@ -93,8 +95,6 @@ def _overview_lines(fleet: Fleet) -> Iterator[str]:
     for entry in fleet.failures:
         yield f"failed: compaction {entry.id} of {entry.entity}: {entry.error or 'unknown reason'}"
     yield from _remaining_line(now.failed_lately, len(fleet.failures), "failed in 7 days")
-    for alarm in fleet.alarms:
-        yield f"alarm ({alarm.level.value}) {alarm.name}: {alarm.message}; {alarm.fix}"
 
 
 def _remaining_line(count: int, shown: int, what: str) -> Iterator[str]:
@@ -104,10 +104,15 @@ def _remaining_line(count: int, shown: int, what: str) -> Iterator[str]:
 
 def _gain_line(returns: Returns) -> str:
     opening = f", {returns.opening:.3g} s less to open what was measured" if returns.opening else ""
-    removed = f"{count_text(returns.directories, 'directory', 'directories')} and {count_text(returns.files, 'file')}"
+    fewer = (
+        f"{count_text(returns.fewer_directories, 'directory', 'directories')} and "
+        f"{count_text(returns.fewer_files, 'file')} fewer to read"
+    )
+    removed = f"removed {count_text(returns.removed_files, 'file')} ({size(returns.removed_bytes)})"
     cores = f" ({duration(round(returns.core_seconds * 1000))} of processor time)" if returns.core_seconds else ""
     moved = f"{size(returns.bytes_moved)} in {duration(round(returns.seconds * 1000))}{cores}"
-    return f"last {returns.days} days: {count_text(returns.runs, 'run')} removed {removed}, moved {moved}{opening}"
+    runs = count_text(returns.runs, "run")
+    return f"last {returns.days} days: {runs}, {fewer}{opening}; moved {moved}; cleaners {removed}"
 
 
 _READ_COLUMNS = (

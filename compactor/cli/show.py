@@ -13,17 +13,20 @@ from compactor.cli.output import print_json, print_table, with_progress
 
 _TABLES = (
     "table",
+    "health",
     "partitions",
     "directories",
     "deltas",
     "most_deltas",
     "files",
     "bytes",
+    "obsolete",
     "last_compacted",
     "decision",
     "because",
 )
 
+_AFTERMATH = ("removed_at", "kept_until", "undone_at", "removed_files", "removed_bytes")
 _NAME = "[DB.TABLE | DB.*]"
 _PARTITION = "Only of this partition: as in SHOW PARTITIONS, or k=v,k=v."
 _F = TypeVar("_F", bound=Callable[..., object])
@@ -71,12 +74,10 @@ def _add_common_filters(command: _F) -> _F:
 
 @show.command()
 @_add_common_filters
-@click.option(
-    "--worst", type=click.IntRange(min=1), metavar="N", help="Only the N tables with the most deltas to merge."
-)
+@click.option("--worst", type=click.IntRange(min=1), metavar="N", help="Only the N least healthy tables.")
 @with_context
 def tables(context: CliContext, /, worst: int | None, **words: Any) -> None:
-    """Transactional tables, most urgent first, and what would happen to them now.
+    """Transactional tables, the least healthy first, and what would happen to them now.
 
     --type keeps tables where a compaction of this type is due.
     """
@@ -126,7 +127,7 @@ def history(context: CliContext, /, limit: int | None, **words: Any) -> None:
     with context.site(read_only=True) as site:
         filter = service.find_filter(site, service.CompactionWords(**words))
         rows = service.show_history(site, filter, limit=limit)
-    columns = (*service.SHOWN, "deltas_left", "opening_before", "opening_after")
+    columns = (*service.SHOWN, *_AFTERMATH, "deltas_left", "opening_before", "opening_after")
     _print(context, rows, columns, "no compaction has ended yet")
 
 

@@ -92,6 +92,30 @@ class Entry:
         return None
 
     @property
+    def committed_at(self) -> int | None:
+        """The time at which readers got the result (epoch ms); None if they did not.
+
+        Hive stores no commit time for a rebalance, and Hive 3 for nothing. There, the nearest known moment counts.
+        """
+        if self.commit_time is not None:
+            return self.commit_time
+        if self.state is State.SUCCEEDED:
+            return self.end
+        is_result = self.state is State.READY_FOR_CLEANING and self.type is not CompactionType.ABORT_CLEANUP
+        return self.start if is_result else None
+
+    @property
+    def cleaned_at(self) -> int | None:
+        """The time at which its obsolete directories were removed, or moved into quarantine (epoch ms)."""
+        return self.end if self.state is State.SUCCEEDED else None
+
+    @property
+    def worked_ms(self) -> int | None:
+        """The time that its worker took (ms): from the claim to the commit, or to the end of a run without a result."""
+        ended = self.committed_at or self.end
+        return None if ended is None or self.start is None else max(0, ended - self.start)
+
+    @property
     def can_be_requested_again(self) -> bool:
         """True if it ended badly and a user may request it."""
         return self.state in ENDED_BADLY and self.type is not CompactionType.ABORT_CLEANUP

@@ -163,7 +163,7 @@ def _own_state(site: Site) -> dict[str, Any]:
     runs = site.settings.milliseconds("compactor.runs.retention")
     purged = site.state.decisions.purge(seen) + site.state.conditions.purge(seen) + site.state.runs.purge(runs)
     purged += site.state.sightings.purge_locations(_PLACES_MS) + site.state.runs.purge_progress(_PROGRESS_MS)
-    purged += site.state.awaited.purge(runs)
+    purged += site.state.awaited.purge(runs) + site.state.removals.purge(runs)
     purged += site.state.reads.purge(site.name, site.settings.milliseconds("compactor.reads.retention"))
     return {"state_purged": purged}
 

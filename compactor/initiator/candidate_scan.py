@@ -134,6 +134,11 @@ class CandidateScan:
         """Returns the rows of the queue for an entity."""
         return self.queue.get((entity.database, entity.table), {}).get(entity.partition, ())
 
+    def last_compacted(self, entity: Entity) -> int | None:
+        """Returns the time of the last commit that stands, cleaned or not (epoch ms)."""
+        waiting = (entry.committed_at for entry in self.queued(entity))
+        return max((at for at in (self.past.ended(entity).committed_at, *waiting) if at is not None), default=None)
+
     def aborts_of(self, entity: Entity) -> Aborted | None:
         """Returns the aborted transactions of the entity, under every form of its name."""
         if (entity.database, entity.table) not in self._aborted:  # nearly always
@@ -157,7 +162,7 @@ class CandidateScan:
             because=considered.because,
             flips=decision.flips if decision is not None else (),
             condition=considered.condition,
-            last_compacted=self.past.ended(considered.entity).succeeded_at,
+            last_compacted=self.last_compacted(considered.entity),
             at=self.now_ms,
             basis=considered.basis,
             look_at=self._when_to_look(considered),

@@ -23,6 +23,7 @@ class PastCompactions:
         self._site, self._partitions = site, partitions
         self._ended: dict[TableName, Mapping[str | None, Ended]] = {}
         self._entries: dict[Entity, Sequence[Entry]] = {}
+        self._undone = () if site.state is None else site.state.removals.undone(site.name)
 
     def expect(self, tables: Collection[TableName], partitions: Collection[str | None] | None = None) -> None:
         """Reads the ended compactions of those ``tables`` that were not read yet.
@@ -33,7 +34,7 @@ class PastCompactions:
         if not new:
             return
         chosen = self._partitions if partitions is None else partitions
-        by_table = self._site.metastore.entries.ended(new, chosen)
+        by_table = self._site.metastore.entries.ended(new, chosen, undone=self._undone)
         self._ended.update(by_table)
         troubled = [table for table in new if any(ended.others for ended in by_table[table].values())]
         if troubled:

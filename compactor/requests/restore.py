@@ -120,6 +120,7 @@ def restore(site: Site, table: str, partition: str | None, entry_id: int, by: st
     log.warning("%s: compaction %d was undone by %s", target.entity, entry_id, by)
     size = sum(length for path, length in record.stays.items() if path.partition("/")[0] in record.outputs)
     _list(site, plan, record.outputs, size)
+    own_state(site).removals.note_undone(site.name, entry_id, target.entity)
     return replace(plan, done=True)
 
 

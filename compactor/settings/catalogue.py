@@ -744,8 +744,8 @@ _FOREIGN = (
         "hive.compactor.active.delta.dir.threshold",
         "200",
         _C,
-        "Number of deltas from which on Hive's metrics name a table. `show tables` and the page sort by the number of "
-        "deltas.",
+        "Number of deltas from which on Hive's metrics name a table. `show tables` and the page rank tables by their "
+        "health.",
     ),
     _unused(
         "hive.compactor.obsolete.delta.dir.threshold",

@@ -32,10 +32,12 @@ from compactor.settings.precedence import with_request
 from compactor.site.exclusive import renames
 from compactor.site.files_and_metastore import must_be_the_same_table
 from compactor.site.mode import Mode, may
+from compactor.site.removal_records import count_removal, record_removals
 from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site, Target, claims_of, ground_of, must_lie_alone
 from compactor.site.view import View
 from compactor.state.quarantines import Quarantines
+from compactor.state.removals import Cause
 
 log = logging.getLogger(__name__)
 SETTING = "compactor.quarantine"
@@ -306,7 +308,10 @@ def _erase(site: Site, quarantined: Quarantined) -> bool:
         names = site.storage.children(location)
         if any(parse_quarantine(child) in _names_of_quarantine(quarantined) for child in names):
             _must_lie_alone(site, quarantined, target, location, names)
+            content = quarantine_moves.listing(site.storage, location, quarantined.entry_id)
             quarantine_moves.erase(site.storage, location, quarantined.entry_id)
+            entity, entry_id = quarantined.entity, quarantined.entry_id
+            record_removals(site, [count_removal(entity, content, list_names(content), Cause.ERASED, entry_id)])
             log.info(
                 "%s: the quarantine of compaction %d is erased, %d bytes",
                 quarantined.entity,

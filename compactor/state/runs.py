@@ -14,7 +14,7 @@ from compactor.compaction.states import CompactionType
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database, retried
 from compactor.database.prepared import in_parts
-from compactor.state.state_tables import PROGRESS, RUNS
+from compactor.state.state_tables import PROGRESS, RUNS, UNDONE
 
 _R = RUNS.c
 DAY_MS = 86_400_000
@@ -27,7 +27,10 @@ _PROGRESS_FIGURES = ("units", "units_done", "bytes", "bytes_done", "spent_ms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The figures of one compaction, before and after. The database sets ``ended_at`` when it stores them."""
+    """The figures of one compaction, before and after.
+
+    ``ended_at`` is the time of its commit (epoch ms); without it, the database sets the time at which it stores them.
+    """
 
     metastore: str
     entry_id: int
@@ -61,16 +64,16 @@ class Run:
 
 
 class DayOfRuns(NamedTuple):
-    """Sums over the runs that ended on one day (UTC).
+    """Sums over the runs that committed on one day (UTC).
 
-    ``directories`` and ``files`` count the removed ones. ``opening`` is the number of seconds by which the measured
-    inputs became faster to open.
+    ``fewer_directories`` and ``fewer_files`` are those that readers no longer read, and ``opening`` is the number of seconds
+    by which the measured inputs became faster to open. These three leave out runs that a restore has undone.
     """
 
     day: int  #: its first millisecond, epoch ms
     runs: int
-    directories: int
-    files: int
+    fewer_directories: int
+    fewer_files: int
     bytes_moved: int
     seconds: float
     core_seconds: float
@@ -132,12 +135,12 @@ class Runs:
 
     @retried
     def add_all(self, runs: Sequence[Run]) -> None:
-        """Stores runs that end now."""
+        """Stores runs."""
         if not runs:
             return
         with self._database.write() as conn:
             now = now_ms(conn)
-            conn.execute(insert(RUNS), [{"ENDED_AT": now, **_row(run)} for run in runs])
+            conn.execute(insert(RUNS), [{"ENDED_AT": now} | _row(run) for run in runs])
 
     def of_entry(self, metastore: str, entry_id: int) -> list[Run]:
         """Returns the runs of one entry, newest first."""
@@ -218,25 +221,43 @@ class Runs:
             return [_run(row) for row in conn.execute(query).mappings()]
 
     def days(self, metastore: str, since: int) -> list[DayOfRuns]:
-        """Returns the sums of each day with runs that ended at ``since`` (epoch ms) or later, oldest first."""
-        day = _R.ENDED_AT // DAY_MS
-        sums = (
-            func.count(),
+        """Returns the sums of each day with runs that committed at ``since`` (epoch ms) or later, oldest first."""
+        day = (_R.ENDED_AT // DAY_MS).label("day")
+        gains = (
             func.sum(_R.DIRECTORIES_BEFORE - _R.DIRECTORIES_AFTER),
             func.sum(_R.FILES_BEFORE - _R.FILES_AFTER),
+            func.coalesce(func.sum(_R.OPENING_BEFORE - _R.OPENING_AFTER), 0.0),
+        )
+        costs = (
+            func.count(),
             func.sum(_R.BYTES_BEFORE + _R.BYTES_AFTER - 2 * func.coalesce(_R.BYTES_TAKEN_OVER, 0)),
             func.sum(_R.SECONDS),
             func.coalesce(func.sum(_R.CORE_SECONDS), 0.0),
-            func.coalesce(func.sum(_R.OPENING_BEFORE - _R.OPENING_AFTER), 0.0),
         )
-        query = select(day.label("day"), *sums).where(_R.METASTORE == metastore, _R.ENDED_AT >= since)
+        here = (_R.METASTORE == metastore, _R.ENDED_AT >= since)
+        query = select(day, *gains, *costs).where(*here).group_by(day).order_by(day)
+        # The undone ones are few, and subtracting them keeps the sums within the index.
+        undone = select(UNDONE.c.ENTRY_ID).where(UNDONE.c.METASTORE == metastore)
+        lost = select(day, *gains).where(*here, _R.ENTRY_ID.in_(undone)).group_by(day)
         with self._database.read() as conn:
-            rows = conn.execute(query.group_by(day).order_by(day)).all()
-        return [
-            DayOfRuns(int(at) * DAY_MS, *map(int, counts), *map(float, times))
-            for at, *counts, took, cores, saved in rows
-            for times in [(took, cores, saved)]
-        ]
+            rows = conn.execute(query).all()
+            undone_gains = {row[0]: row[1:] for row in conn.execute(lost)}
+        days = []
+        for at, directories, files, opening, runs, moved, seconds, cores in rows:
+            less_directories, less_files, less_opening = undone_gains.get(at, (0, 0, 0.0))
+            days.append(
+                DayOfRuns(
+                    day=int(at) * DAY_MS,
+                    runs=int(runs),
+                    fewer_directories=int(directories - less_directories),
+                    fewer_files=int(files - less_files),
+                    bytes_moved=int(moved),
+                    seconds=float(seconds),
+                    core_seconds=float(cores),
+                    opening=float(opening) - float(less_opening),
+                )
+            )
+        return days
 
     @retried
     def purge(self, older_than_ms: int) -> int:
@@ -296,6 +317,7 @@ def _row(run: Run) -> dict[str, object]:
         "TYPE": run.type.label,
         "TXN_ID": run.txn,
         "WORKER_ID": run.worker_id,
+        **({} if run.ended_at is None else {"ENDED_AT": run.ended_at}),
         **{name.upper(): getattr(run, name) for name in _FIGURES},
     }
 

@@ -181,7 +181,7 @@ class Conditions:
         limit: int,
         offset: int = 0,
     ) -> list[SeenEntity]:
-        """Returns rows in an order of ``ORDERS``, then by name; rows without the sorted value come last.
+        """Returns rows in an order of ``ORDERS``, then the most deltas, then by name; rows without the value come last.
 
         Raises:
             BadSetting: there is no such order.
@@ -191,9 +191,8 @@ class Conditions:
             raise BadSetting(f"order {order!r}: expected one of {', '.join(ORDERS)}")
         query = _filtered(select(_C.ENTITY_KEY), metastore, condition_filter)
         unknown = case((column.is_(None), 1), else_=0)
-        query = query.order_by(
-            unknown, column.desc() if descending else column, _C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME
-        )
+        value = column.desc() if descending else column
+        query = query.order_by(unknown, value, _C.DELTAS.desc(), _C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME)
         with self._database.read() as conn:
             # Keys first: of 100,000 rows the database sorts only a few numbers each.
             keys = conn.execute(query.limit(limit).offset(offset)).scalars().all()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from compactor.state.kept_columns import KeptColumns
     from compactor.state.quarantines import Quarantines
     from compactor.state.read_counts import Reads
+    from compactor.state.removals import Removals
     from compactor.state.runs import Runs
     from compactor.state.seen_conditions import Conditions
     from compactor.state.sightings import Sightings
@@ -75,6 +76,12 @@ class OwnState:
         from compactor.state.quarantines import Quarantines
 
         return Quarantines(self.database)
+
+    @cached_property
+    def removals(self) -> Removals:
+        from compactor.state.removals import Removals
+
+        return Removals(self.database)
 
     @cached_property
     def reads(self) -> Reads:

@@ -253,6 +253,37 @@ QUARANTINES = Table(
     Column("NAMES", Text().with_variant(MySQLType("MEDIUMTEXT"), "mysql", "mariadb"), nullable=False),
 )
 
+REMOVALS = Table(
+    "COMPACTOR_REMOVALS",
+    metadata,
+    _key("REMOVAL_ID"),
+    Column("METASTORE", String(128), nullable=False),
+    Column("ENTRY_ID", BigInteger),
+    Column("DB_NAME", String(128), nullable=False),
+    Column("TABLE_NAME", String(256), nullable=False),
+    Column("PART_NAME", String(767)),
+    Column("CAUSE", String(16), nullable=False),
+    Column("DIRECTORIES", BigInteger, nullable=False),
+    Column("FILES", BigInteger, nullable=False),
+    Column("BYTES", BigInteger, nullable=False),
+    Column("AT", BigInteger, nullable=False),
+    Index("COMPACTOR_REMOVALS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
+    # This index alone answers the sums of each day.
+    Index("COMPACTOR_REMOVALS_DAYS_IDX", "METASTORE", "AT", "DIRECTORIES", "FILES", "BYTES"),
+    sqlite_autoincrement=True,
+)
+
+UNDONE = Table(
+    "COMPACTOR_UNDONE",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
+    Column("DB_NAME", String(128), nullable=False),
+    Column("TABLE_NAME", String(256), nullable=False),
+    Column("PART_NAME", String(767)),
+    Column("AT", BigInteger, nullable=False),
+)
+
 PLACES = Table(
     "COMPACTOR_PLACES",
     metadata,

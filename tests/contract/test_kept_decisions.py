@@ -70,7 +70,7 @@ def test_what_has_ended_is_told_by_entity(site: Site, tmp_path: Path) -> None:
     found = site.metastore.entries.ended([name, ("default", "none")])
     assert found["default", "none"] == {}
     (done,) = site.metastore.entries.history(small)
-    assert found[name][small.partition] == (done.id, done.end, done.end, 0)
+    assert found[name][small.partition] == (done.id, done.end, done.commit_time, 0)
     assert (found[name][large.partition].newest, found[name][large.partition].others) == (lost, 1)
     (entry,) = site.metastore.entries.unsuccessful_histories([name])[large]
     assert (entry.id, entry.state) == (lost, State.DID_NOT_INITIATE)

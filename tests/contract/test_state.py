@@ -25,6 +25,7 @@ from compactor.database.engine import open_database
 from compactor.state import state_database, state_upgrade
 from compactor.state.batches import BatchState
 from compactor.state.decisions import Decided
+from compactor.state.removals import Cause, Removal
 from compactor.state.runs import Run
 from compactor.state.seen_conditions import SeenEntity
 from compactor.state.sightings import KnownPlace, Sighting
@@ -337,6 +338,40 @@ def test_names_differ_by_case_and_hold_any_character(state: OwnState) -> None:
         found = state.decisions.latest("m", Entity(database="default", table="t", partition=name))
         assert found is not None
         assert found.outcome == name
+
+
+def test_removals_are_counted_by_entry_and_day(state: OwnState) -> None:
+    cleaned = Removal(entity=P, cause=Cause.CLEANED, entry_id=7, directories=3, files=5, bytes=1 << 40)
+    nothing = replace(cleaned, entry_id=8, directories=0, files=0, bytes=0)
+    aborted = replace(cleaned, cause=Cause.ABORTED, entry_id=None, directories=1, files=1, bytes=9)
+    state.removals.add_all("m", [cleaned, nothing, aborted])
+    state.removals.add_all("m", [replace(cleaned, cause=Cause.ERASED, directories=1, files=2, bytes=4)])
+    removed = state.removals.of_entries("m", [7, 8])
+    assert {entry_id: of[1:] for entry_id, of in removed.items()} == {7: (4, 7, (1 << 40) + 4)}
+    sums = state.removals.days("m", 0)
+    assert tuple(sum(of[number] for of in sums) for number in (1, 2, 3)) == (5, 8, (1 << 40) + 13)
+    assert state.removals.of_entries("other", [7]) == {}
+    assert state.removals.purge(60_000) == 0
+    assert state.removals.purge(-60_000) == 3
+    assert state.removals.days("m", 0) == []
+
+
+def test_what_a_restore_undid_spares_readers_nothing(state: OwnState) -> None:
+    run = Run(
+        metastore="m", entry_id=5, entity=T, type=CompactionType.MAJOR, files_before=9, files_after=1, seconds=2.0
+    )
+    state.runs.add_all([run, replace(run, entry_id=6, entity=P, files_before=4)])
+    state.removals.note_undone("m", 5, T)
+    state.removals.note_undone("m", 5, T)
+    assert {number: undone.entity for number, undone in state.removals.undone("m").items()} == {5: T}
+    (day,) = state.runs.days("m", 0)
+    assert (day.runs, day.fewer_files, day.seconds) == (2, 3, 4.0)
+    assert state.removals.purge(-60_000) == 1
+
+
+def test_a_run_ends_with_its_commit(state: OwnState) -> None:
+    state.runs.add(Run(metastore="m", entry_id=5, entity=T, type=CompactionType.MAJOR, ended_at=77))
+    assert [run.ended_at for run in state.runs.latest("m")] == [77]
 
 
 def test_a_quarantine_is_listed_until_it_is_erased(state: OwnState) -> None:

@@ -60,7 +60,7 @@ class Ended(NamedTuple):
 
     newest: int = 0  #: the largest id; 0 if there are none
     at: int = 0  #: the last end, epoch ms
-    succeeded_at: int | None = None  #: the end of the last one that succeeded, epoch ms
+    committed_at: int | None = None  #: the last commit, epoch ms; for a row without one, the end of its cleaning
     others: int = 0  #: the number of compactions that did not succeed
 
 
@@ -181,8 +181,8 @@ class Entries:
             entries = self._table.rows.readable_ended(conn.execute(page).mappings())
             return EntryPage(entries=tuple(entries), total=_count(conn, query))
 
-    def newest_queued(self, entities: Collection[Entity]) -> dict[Entity, Entry]:
-        """Returns the newest row of the queue for each of these entities that is queued."""
+    def queue_of(self, entities: Collection[Entity]) -> dict[Entity, list[Entry]]:
+        """Returns the rows of the queue for each of these entities that is queued, oldest first."""
         columns = COMPACTION_QUEUE.c
         tables = sorted({entity.table for entity in entities})
         names = sorted({entity.partition for entity in entities if entity.partition is not None})
@@ -190,22 +190,40 @@ class Entries:
         query = QUEUE.where(columns.CQ_TYPE.in_(_TYPES), columns.CQ_TABLE.in_(tables), here)
         with self._table.database.read() as conn:
             entries = self._table.rows.readable_queued(conn.execute(query.order_by(columns.CQ_ID)).mappings())
-        requested = set(entities)
-        return {entry.entity: entry for entry in entries if entry.entity in requested}
+        requested, rows = set(entities), defaultdict[Entity, list[Entry]](list)
+        for entry in entries:
+            if entry.entity in requested:
+                rows[entry.entity].append(entry)
+        return rows
+
+    def commit_times(self, ids: Collection[int]) -> dict[int, int]:
+        """Returns when each of these compactions committed (epoch ms), by id; others are left out."""
+        entries = self.queue(ids=ids)
+        if missing := set(ids) - {entry.id for entry in entries}:  # a cleaner was faster
+            entries += self._read_ended(CC.CC_ID.in_(missing))
+        return {entry.id: entry.commit_time for entry in entries if entry.commit_time is not None}
 
     def ended(
-        self, tables: Collection[tuple[str, str]], partitions: Collection[str | None] | None = None
+        self,
+        tables: Collection[tuple[str, str]],
+        partitions: Collection[str | None] | None = None,
+        *,
+        undone: Collection[int] = (),
     ) -> dict[tuple[str, str], dict[str | None, Ended]]:
         """Returns the ended compactions of each of ``tables``, by partition.
 
-        With ``partitions`` only of these.
+        Args:
+            partitions: only these.
+            undone: ids of compactions that were undone, and whose commits do not count.
         """
         ended: dict[tuple[str, str], dict[str | None, Ended]] = {table: {} for table in tables}
+        stands = CC.CC_ID.not_in(undone) if undone else true()
         figures = (
             func.max(CC.CC_ID),
             func.max(CC.CC_END),
-            func.max(case((_FINE, CC.CC_END), else_=None)),
+            func.max(case((stands & (CC.CC_COMMIT_TIME > 0), CC.CC_COMMIT_TIME), (stands & _FINE, CC.CC_END))),
             func.sum(case((_FINE, 0), else_=1)),
+            func.max(case((stands & _FINE, CC.CC_ID))),
         )
         names = [name.label(f"name{number}") for number, name in enumerate(self._names)]
         query: Select[Any] = select(*names, *figures).where(
@@ -213,9 +231,12 @@ class Entries:
         )
         query = query.group_by(*self._names)
         with self._table.database.read() as conn:
-            for database, table, partition, newest, at, end, others in conn.execute(query).all():
-                if (of_table := ended.get((database, table))) is not None:
-                    of_table[partition] = Ended(newest, at or 0, end or None, int(others))
+            rows = conn.execute(query).all()
+        committed = self._table.rows.commit_times_outside([row[-1] for row in rows if row[-1] is not None])
+        for database, table, partition, newest, at, commit, others, newest_fine in rows:
+            if (of_table := ended.get((database, table))) is not None:
+                commit_time = committed.get(newest_fine, commit)
+                of_table[partition] = Ended(newest, at or 0, commit_time or None, int(others))
         return ended
 
     def unsuccessful_histories(

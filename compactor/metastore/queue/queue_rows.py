@@ -110,6 +110,13 @@ class QueueRows:
             row["CC_STATE"] = self._dialect.substitutes.get(row["CC_STATE"], row["CC_STATE"])
         return row
 
+    def commit_times_outside(self, ids: Collection[int]) -> dict[int, int]:
+        """Returns the commit times that ``extra_columns`` keeps for rows of the history, by id."""
+        if self.extra_columns is None or self.is_whole or not ids:
+            return {}
+        kept = self.extra_columns.get(ids)
+        return {entry_id: at for entry_id, values in kept.items() if (at := values.get("COMMIT_TIME")) is not None}
+
     def keep(self, rows: Mapping[int, Mapping[str, Any]], *, replace: bool = False) -> None:
         """Stores in ``extra_columns`` what ``stored`` leaves out; call it before the metastore's commit."""
         if self.extra_columns is None or self.is_whole:

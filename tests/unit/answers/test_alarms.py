@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from compactor.answers.alarms import raised_alarms
+from compactor.answers.alarms import _RULES, raised_alarms
 from compactor.answers.readings import Readings
 from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Level
@@ -39,6 +39,13 @@ def test_each_alarm_with_hives_defaults(changed: dict[str, int], name: str, leve
     assert found.value > found.limit
     assert found.message[0].islower() or found.message[0].isdigit() or found.message.split()[0].isupper()
     assert found.fix
+
+
+def test_each_view_of_an_alarm_is_one_of_the_page() -> None:
+    views = {rule.view.partition("?")[0] for rule in _RULES if rule.view is not None}
+    assert views == {"queue", "blocked", "tables", "history"}
+    (alarm,) = raised_alarms(Readings(failed=1), Settings.of())
+    assert (alarm.to_json()["view"], "1 of the 1 compactions" in alarm.message) == ("history?state=failed", True)
 
 
 def test_at_the_limit_there_is_no_alarm() -> None:

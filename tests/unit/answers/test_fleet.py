@@ -57,7 +57,7 @@ def test_what_was_brought_is_what_sql_says(site: Site, warehouse: Path) -> None:
         directories, seconds = conn.execute(select(*sums)).one()
     assert directories == 6
     for one, days in zip(found.returns, (WEEK, MONTH), strict=True):
-        assert (one.days, one.runs, one.directories) == (days, 2, directories)
+        assert (one.days, one.runs, one.fewer_directories) == (days, 2, directories)
         assert one.seconds == pytest.approx(seconds)
     assert (found.readings.initiated, found.readings.ready_for_cleaning) == (1, 2)
     assert found.expected_seconds == pytest.approx(seconds / 4)  # both took the same time together

@@ -60,7 +60,8 @@ def test_they_say_what_the_readings_and_the_overview_say(site: Site) -> None:
     assert found["compactor_ready_for_cleaning"] == {(): 1}
     assert found["compactor_due"] == {(): over.due}
     assert found["compactor_runs"] == {("7",): 1, ("30",): 1}
-    assert found["compactor_runs_directories"][("30",)] == over.returns[1].directories == 3
+    assert found["compactor_runs_fewer_directories"][("30",)] == over.returns[1].fewer_directories == 3
+    assert found["compactor_removed_files"][("30",)] == over.returns[1].removed_files == 0
     assert sum(found["compactor_health"].values()) == 2
     assert found["compactor_looked_at_seconds"][()] == pytest.approx((over.looked_at or 0) / 1000)
     assert "compactor_alarm" not in found

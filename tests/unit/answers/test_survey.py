@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 
 from compactor.acid.listing import Listing
+from compactor.answers.overview import tables_page
 from compactor.answers.show_compactions import CompactionWords
-from compactor.answers.survey import Survey, find_tables, survey_tables
+from compactor.answers.survey import DirectoryContent, Survey, find_tables, survey_tables
 from compactor.base.errors import BadSetting, NotFound
 from compactor.compaction.pool_policy import PoolPolicy
+from compactor.initiator.initiator import initiate
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.site.site import Site
 from compactor.storage.protocol import Storage
@@ -100,7 +102,7 @@ def test_each_directory_is_listed_once(deployment: Site, warehouse: Path) -> Non
 def test_counts_are_those_of_the_files(deployment: Site, warehouse: Path) -> None:
     table = register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s10_dml_over_base"), warehouse)
     root = warehouse / "f1_basic"
-    files = [p for p in root.rglob("*") if p.is_file()]
+    files = [p for p in root.rglob("*") if p.is_file() and not p.name.startswith("_")]
     (row,) = survey_tables(deployment)
     assert row.table == str(table)
     assert row.content.directories == sum(p.is_dir() for p in root.iterdir())
@@ -108,6 +110,27 @@ def test_counts_are_those_of_the_files(deployment: Site, warehouse: Path) -> Non
     assert row.content.bytes == sum(p.stat().st_size for p in files)
     assert row.decision == "major"
     assert row.to_json()["decisions"] == {"major": 1}
+
+
+def test_what_waits_for_the_cleaner_is_not_read_and_makes_no_table_urgent(deployment: Site, warehouse: Path) -> None:
+    """A finished table with many obsolete directories ranks behind one that readers have to merge; as on the page."""
+    site = with_settings(deployment, hive_compactor_delta_num_threshold="9", compactor_mode="observe")
+    done, due = (make_table(site, warehouse, name) for name in ("done", "due"))
+    for table, inserts in ((done, 6), (due, 2)):
+        for value in range(inserts):
+            insert(site, table, [value])
+    compact(with_settings(deployment), table="default.done")
+    initiate(site)
+    rows = {row.table: row for row in survey_tables(site)}
+    assert list(rows) == ["default.due", "default.done"]
+    assert rows["default.done"].content == DirectoryContent(
+        directories=1, deltas=0, files=2, bytes=rows["default.done"].content.bytes, obsolete=6
+    )
+    assert site.state is not None
+    page = tables_page(site, find="", outcome="", order="health", descending=False, limit=9, offset=0).rows
+    assert [row["table"] for row in page] == list(rows)
+    assert [row["figures"]["health"] for row in page] == [row.health for row in rows.values()]  # type: ignore[index]
+    assert [table.table for table in site.state.conditions.worst_tables(site.name, 9)] == ["due", "done"]
 
 
 def test_a_missing_partition_is_reported_with_the_others(deployment: Site, warehouse: Path) -> None:

@@ -69,10 +69,13 @@ def test_a_compaction_by_somebody_else_is_told_beside_an_older_look(site: Site, 
     before = shown(site)
     run_entries(site, list_claimable_ids(site), InProcessRunner())
     (row,) = table_rows(site, [before])
-    assert row["changed_at"] == row["last_compacted"] is not None
+    committed = row["last_compacted"]
+    assert row["changed_at"] == committed is not None
     clean_all(site)
     (row,) = table_rows(site, [before])
-    assert row["changed_at"] == row["last_compacted"] == shown(site).last_compacted
+    (entry,) = site.metastore.entries.history()
+    assert row["changed_at"] == entry.cleaned_at
+    assert row["last_compacted"] == shown(site).last_compacted == committed == entry.committed_at
 
 
 def test_a_look_takes_the_place_of_the_one_before_but_not_of_a_pass(site: Site, due: Table) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from compactor.compaction.queue_entry import Entity, Request
@@ -31,8 +33,8 @@ def test_figures_are_of_all_and_rows_only_of_those_in_trouble(
     with metastore.database.write() as conn:
         conn.exec_driver_sql(f"UPDATE COMPLETED_COMPACTIONS SET CC_STATE = 's', CC_END = 77 WHERE CC_ID = {refused}")
     past = PastCompactions(deployment)
-    assert past.ended(FINE) == Ended(newest=refused, at=77, succeeded_at=77, others=0)
-    assert (past.ended(BROKEN).newest, past.ended(BROKEN).succeeded_at, past.ended(BROKEN).others) == (failed, None, 1)
+    assert past.ended(FINE) == Ended(newest=refused, at=77, committed_at=77, others=0)
+    assert (past.ended(BROKEN).newest, past.ended(BROKEN).committed_at, past.ended(BROKEN).others) == (failed, None, 1)
     assert past.ended(NEVER) == Ended()
     assert [entry.id for entry in past.entries(BROKEN)] == [failed]
     assert (past.entries(FINE), past.entries(NEVER)) == ((), ())
@@ -42,9 +44,11 @@ def test_a_table_is_read_once(deployment: Site, monkeypatch: pytest.MonkeyPatch)
     past, read = PastCompactions(deployment), []
     original = deployment.metastore.entries.ended
 
-    def of(tables: list[tuple[str, str]], partitions: None) -> dict[tuple[str, str], dict[str | None, Ended]]:
+    def of(
+        tables: list[tuple[str, str]], partitions: None, *, undone: Collection[int]
+    ) -> dict[tuple[str, str], dict[str | None, Ended]]:
         read.append(tables)
-        return original(tables, partitions)
+        return original(tables, partitions, undone=undone)
 
     monkeypatch.setattr(deployment.metastore.entries, "ended", of)
     past.expect([("default", "t"), ("default", "u")])

@@ -39,6 +39,7 @@ def test_numbers_are_handed_out_once(state: OwnState) -> None:
         assert conn.exec_driver_sql(sql).scalars().all() == [
             "COMPACTOR_BATCHES",
             "COMPACTOR_DECISIONS",
+            "COMPACTOR_REMOVALS",
             "COMPACTOR_RESIDENTS",
             "COMPACTOR_RUNS",
         ]

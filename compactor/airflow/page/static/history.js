@@ -4,7 +4,7 @@ import { read } from "./api.js";
 import { keep, kept, settled } from "./address.js";
 import { complain, confirm } from "./dialogs.js";
 import { ago, entity, fill, h, keepingFocus, pager, table } from "./dom.js";
-import { bytes, count, duration, seconds } from "./format.js";
+import { bytes, count, duration, moment, seconds } from "./format.js";
 import { drawBytes, drawFiles, drawOpenings, redraw } from "./plots.js";
 
 const DEFAULTS = { find: "", state: "", offset: 0 };
@@ -55,7 +55,7 @@ function columns() {
     { label: "Table", wrap: true, cell: (row) => entity(`${row.dbname}.${row.tabname}`, row.partname) },
     { label: "ID", align: "right", cell: (row) => String(row.compactionid) },
     { label: "Type", cell: (row) => row.type.toLowerCase() },
-    { label: "Ended", cell: (row) => ago(row.endtime, shell.overview.now, duration) },
+    { label: "Committed", help: "Since then readers have the result; below, what became of the directories that it replaced", cell: committed },
     { label: "Directories", align: "right", cell: run((r) => change(r.directories_before, r.directories_after, count)) },
     { label: "Files", align: "right", cell: run((r) => change(r.files_before, r.files_after, count)) },
     { label: "Size", align: "right", cell: run((r) => change(r.bytes_before, r.bytes_after, bytes)) },
@@ -66,6 +66,16 @@ function columns() {
     { label: "", cell: (row) => row.can_retry && shell.overview.rights.compact
       ? h("button", { type: "button", class: "quiet", "aria-label": `Retry compaction ${row.compactionid}`, onclick: () => retry(row) }, "Retry…") : null },
   ];
+}
+
+function committed(row) {
+  const now = shell.overview.now;
+  const at = (label, when) => h("span", { class: "partition" }, `${label} `, ago(when, now, duration));
+  const later = [row.undone_at ? at("undone", row.undone_at) : null, row.cleaned_at ? at("cleaned", row.cleaned_at) : null];
+  if (row.kept_until) later.push(h("span", { class: "partition" }, `in quarantine until ${moment(row.kept_until)}`));
+  else if (row.removed_at && row.removed_at !== row.cleaned_at) later.push(at("removed from quarantine", row.removed_at));
+  if (row.committed_at == null) return [h("span", { class: "muted" }, "no commit"), at("ended", row.endtime)];
+  return [ago(row.committed_at, now, duration), ...later];
 }
 
 function time(row) {

@@ -18,10 +18,11 @@ let reads; // as last read, and when
 export async function show(given) {
   shell = given;
   const [found, told] = await Promise.all([read("fleet"), readsOfLate()]);
-  parts ??= { cards: h("div", { class: "cards" }), running: h("div", { class: "running" }), plots: h("div", { class: "plots" }), rest: h("div", {}) };
-  if (!shell.place.contains(parts.cards)) fill(shell.place, parts.cards, parts.running, parts.plots, parts.rest);
+  parts ??= { alarms: h("div", { class: "alarms" }), cards: h("div", { class: "cards" }), running: h("div", { class: "running" }), plots: h("div", { class: "plots" }), rest: h("div", {}) };
+  if (!shell.place.contains(parts.cards)) fill(shell.place, parts.alarms, parts.cards, parts.running, parts.plots, parts.rest);
+  fill(parts.alarms, found.alarms.length ? [h("h2", {}, "Alarms"), alarms(found)] : null);
   fill(parts.cards, cards(found));
-  fill(parts.rest, [found.alarms.length ? [h("h2", {}, "Alarms"), alarms(found)] : null, h("h2", {}, "What compaction brought"), returns(found), told.rows.length ? [h("h2", {}, "What readers felt in 30 days"), readers(told)] : null, h("h2", {}, "Health by database"), health(found),
+  fill(parts.rest, [h("h2", {}, "What compaction brought"), returns(found), told.rows.length ? [h("h2", {}, "What readers felt in 30 days"), readers(told)] : null, h("h2", {}, "Health by database"), health(found),
     h("h2", {}, "Worst tables"), worst(found),
     found.failures.length ? [h("h2", {}, "Failed in the last 7 days"), failures(found), more(found.failed, found.failures.length)] : null]);
   drawDays(parts.plots, found.days);
@@ -58,14 +59,15 @@ function cards(found) {
 function alarms(found) {
   return table({ caption: "Alarms", rows: found.alarms, empty: "", columns: [
     { label: "Level", cell: (row) => h("span", { class: `chip ${row.level === "fail" ? "bad" : "warn"}` }, row.level === "fail" ? "error" : "warning") },
-    { label: "Alarm", wrap: true, cell: (row) => row.message }, { label: "What to do", wide: true, cell: (row) => row.fix },
+    { label: "Alarm", wrap: true, cell: (row) => row.view ? h("a", { href: row.view }, row.message) : row.message }, { label: "What to do", wide: true, cell: (row) => row.fix },
   ] });
 }
 
 function returns(found) {
   return table({ caption: "What compaction brought", rows: found.returns, empty: "Nothing is stored here: mode observe without a state_url keeps no state.", columns: [
     { label: "Last", cell: (row) => counted(row.days, "day") }, { label: "Runs", align: "right", cell: (row) => count(row.runs) },
-    { label: "Directories removed", align: "right", cell: (row) => count(row.directories) }, { label: "Files removed", align: "right", cell: (row) => count(row.files) },
+    { label: "Fewer directories to read", align: "right", help: "From the commit of each run on, unless it was undone", cell: (row) => count(row.fewer_directories) }, { label: "Fewer files to read", align: "right", help: "From the commit of each run on, unless it was undone", cell: (row) => count(row.fewer_files) },
+    { label: "Files removed", align: "right", help: "Counted by the cleaner, after readers have ended and after quarantine", cell: (row) => [count(row.removed_files), h("span", { class: "partition" }, bytes(row.removed_bytes))] },
     { label: "Moved", align: "right", help: "Bytes read and written", cell: (row) => bytes(row.bytes_moved) }, { label: "Time", align: "right", help: "Of all runs together, from claim to commit", cell: (row) => duration(row.seconds * 1000) }, { label: "Processor time", align: "right", help: "Core-seconds of their units", cell: (row) => duration(row.core_seconds * 1000) },
     { label: "Opening saved", align: "right", help: "Seconds less to list and open the files of the measured runs, once for each", cell: (row) => seconds(row.opening) },
   ] });

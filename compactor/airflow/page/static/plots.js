@@ -65,16 +65,16 @@ export function drawOpenings(place, runs) {
     [{ label: "before", stroke: "--plot-3", values: before }, { label: "after", stroke: "--plot-1", values: after }], seconds);
 }
 
-/** Files removed and time spent, day by day, with their dates. */
+/** Fewer files to read and time spent, day by day, with their dates. */
 export function drawDays(place, days) {
   if (!days.length) return fill(place);
   const dates = days.map((one) => new Date(one.day).toLocaleDateString("en", { month: "short", day: "numeric", timeZone: "UTC" }));
   const sum = (values) => values.reduce((a, b) => a + b, 0);
-  const files = days.map((one) => one.files);
+  const files = days.map((one) => one.fewer_files);
   const moved = days.map((one) => one.bytes_moved);
   const spent = days.map((one) => one.seconds);
   const since = `since ${dates[0]}`;
-  figure(place, "days-files", "Files removed by day", `${count(sum(files))} files ${since}.`, [{ label: "files", stroke: "--plot-1", values: files }], count, dates);
+  figure(place, "days-files", "Fewer files to read, by day", `${count(sum(files))} files ${since} (days in UTC).`, [{ label: "files", stroke: "--plot-1", values: files }], count, dates);
   figure(place, "days-bytes", "Bytes moved by day", `${bytes(sum(moved))} ${since}.`, [{ label: "bytes", stroke: "--plot-2", values: moved }], bytes, dates);
   return figure(place, "days-seconds", "Time spent by day", `${duration(sum(spent) * 1000)} ${since}.`, [{ label: "seconds", stroke: "--plot-3", values: spent }], seconds, dates);
 }

@@ -43,6 +43,9 @@ def test_the_row_about_each(metastore: Metastore, ids: list[int]) -> None:
         Entity(database="web", table="t"),
         Entity(database="web", table="u"),
     ]
-    found = metastore.entries.newest_queued([*asked, Entity(database="sales", table="t")])
-    assert {entity: entry.id for entity, entry in found.items()} == {asked[0]: ids[1], asked[1]: ids[4]}
-    assert metastore.entries.newest_queued([]) == {}
+    found = metastore.entries.queue_of([*asked, Entity(database="sales", table="t")])
+    assert {entity: [entry.id for entry in entries] for entity, entries in found.items()} == {
+        asked[0]: [ids[1]],
+        asked[1]: [ids[4]],
+    }
+    assert metastore.entries.queue_of([]) == {}
