@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from compactor.acid.directory import acid_directory
+from compactor.acid.names import known_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.answers.survey import DirectoryContent
 from compactor.compaction.queue_entry import Entity
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site, Target
@@ -26,18 +26,17 @@ def measure(site: Site, database: str, name: str) -> TableFigures:
     targets = list(_list_targets(site, table))
     txns = site.metastore.transactions.snapshot()
     write_ids = site.write_ids(table, txns)
-    content = sum(
-        (DirectoryContent.from_listing(site.storage.listing(target.location)) for target in targets), DirectoryContent()
-    )
+    listings = [site.storage.listing(target.location) for target in targets]
+    files = [file for listing in listings for file in listing.files]
     start = time.perf_counter()
     read = [read_rows(site, target, txns, write_ids) for target in targets]
     seconds = time.perf_counter() - start
     return TableFigures(
         table=f"{database}.{name}",
         partitions=len(targets) if table.partition_keys else 0,
-        directories=content.directories,
-        files=content.files,
-        bytes=content.bytes,
+        directories=sum(known_directory(name) is not None for listing in listings for name in listing.directories),
+        files=len(files),
+        bytes=sum(file.length for file in files),
         rows=sum(rows.num_rows for rows in read),
         seconds=seconds,
         checksum=digest_rows(read),

@@ -29,7 +29,10 @@ _FEW = 10  #: running and failed compactions that are shown
 
 
 class Day(NamedTuple):
-    """The runs and removals of one day (UTC), with the sums of ``Returns``. It begins at ``day`` (epoch ms)."""
+    """The runs and removals of one day (UTC), with the sums of ``Returns``.
+
+    It begins at ``day`` (epoch ms).
+    """
 
     day: int
     runs: int = 0

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from compactor.acid.directory import acid_directory
+from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.listing import Listing
 from compactor.answers.show_compactions import CompactionFilter, CompactionWords, find_filter
 from compactor.base.errors import CompactorError, DatabaseUnavailable, failing_alone
@@ -58,7 +58,8 @@ class DirectoryContent:
     obsolete: int = 0
 
     @classmethod
-    def from_facts(cls, facts: Facts) -> DirectoryContent:
+    def from_directory(cls, directory: AcidDirectory) -> DirectoryContent:
+        facts = Facts.from_directory(directory)
         return cls(
             directories=facts.deltas + facts.has_base,
             deltas=facts.deltas,
@@ -227,8 +228,7 @@ class Survey:
         surveyed = self._scan.tables.load_table(Entity(database=table.database, table=table.name))
         if surveyed is None:  # dropped meanwhile
             return DirectoryContent()
-        directory = acid_directory(listing, surveyed.write_ids, self._scan.txns)
-        return DirectoryContent.from_facts(Facts.from_directory(directory))
+        return DirectoryContent.from_directory(acid_directory(listing, surveyed.write_ids, self._scan.txns))
 
 
 def find_tables(site: Site, words: CompactionWords) -> CompactionFilter:
