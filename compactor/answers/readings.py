@@ -102,7 +102,7 @@ def readings_of(site: Site, outcomes: Mapping[str, int]) -> Readings:
 
 
 def _count_versions(versions: Collection[str]) -> int:
-    """Counts the versions of one program: Hive's own workers run with its version, and ours with another one."""
+    """Counts the versions of one program: Hive's own workers have its version, and ours another one."""
     ours = sum(map(is_compactor, versions))
     return max(ours, len(versions) - ours)
 
