@@ -276,7 +276,7 @@ def show_history(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aftermath:
-    """The later moments of a compaction, and the removal of the directories that it replaced; see ``HistoryRow``.
+    """The later moments of a compaction and of the directories that it replaced; see ``HistoryRow``.
 
     ``removed_files`` and ``removed_bytes`` are counted by our cleaner; None where it removed nothing.
     """

@@ -245,7 +245,7 @@ def find_tables(site: Site, words: CompactionWords) -> CompactionFilter:
 def survey_tables(
     site: Site, worst: int | None = None, filter: CompactionFilter = CompactionFilter()
 ) -> list[TableRow]:
-    """Returns the ``worst`` matching transactional tables, the least healthy first, as the page ranks them.
+    """Returns the ``worst`` matching transactional tables, ranked as on the page: least healthy first.
 
     Args:
         filter: by name, partition, the pool that the table belongs to, and the type of compaction that is due.

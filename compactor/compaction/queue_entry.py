@@ -111,7 +111,7 @@ class Entry:
 
     @property
     def worked_ms(self) -> int | None:
-        """The time that its worker took (ms): from the claim to the commit, or to the end of a run without a result."""
+        """The time that its worker took (ms), from the claim to the commit or to an end without one."""
         ended = self.committed_at or self.end
         return None if ended is None or self.start is None else max(0, ended - self.start)
 

@@ -30,7 +30,10 @@ class Cause(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """Directories and files that are gone from storage; ``entry_id`` is None for aborted writes without an entry."""
+    """Directories and files that are gone from storage.
+
+    ``entry_id`` is None for aborted writes without an entry.
+    """
 
     entity: Entity
     cause: Cause

@@ -221,7 +221,7 @@ class Runs:
             return [_run(row) for row in conn.execute(query).mappings()]
 
     def days(self, metastore: str, since: int) -> list[DayOfRuns]:
-        """Returns the sums of each day with runs that committed at ``since`` (epoch ms) or later, oldest first."""
+        """Returns the sums of each day with commits at ``since`` (epoch ms) or later, oldest first."""
         day = (_R.ENDED_AT // DAY_MS).label("day")
         gains = (
             func.sum(_R.DIRECTORIES_BEFORE - _R.DIRECTORIES_AFTER),

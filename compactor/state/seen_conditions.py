@@ -181,7 +181,7 @@ class Conditions:
         limit: int,
         offset: int = 0,
     ) -> list[SeenEntity]:
-        """Returns rows in an order of ``ORDERS``, then the most deltas, then by name; rows without the value come last.
+        """Returns rows in an order of ``ORDERS``, then by deltas and name; rows without the value come last.
 
         Raises:
             BadSetting: there is no such order.
