@@ -29,6 +29,7 @@ from compactor.orc.codecs.codec import Codec, relabel_batch
 from compactor.orc.detach import PlainFileWriter
 from compactor.orc.format.java_zones import UTC_NAME
 from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.time_digits import are_microseconds
 from compactor.orc.format.types import TypeKind, Types, subtree
 from compactor.orc.io.source import LocalSink, LocalSource
 from compactor.orc.pieces import zone_of_stripe
@@ -207,6 +208,8 @@ class _Detaching:
             return True
         if zone_of_stripe(file.source, file.tail, stripe) not in (None, UTC_NAME):
             return False
+        if are_microseconds(file.source, file.tail, stripe, self._time_columns(stripe)):
+            return True
         before = self.values.cut
         for _ in self._read(rows, times):
             pass
@@ -214,15 +217,21 @@ class _Detaching:
         return not has_cut
 
     def _columns_with_times(self, stripe: int) -> tuple[int, ...]:
-        """Returns the places of the columns that may hold timestamps in a stripe."""
-        types, statistics = self.file.tail.types, self.file.tail.stripe_statistics
+        """Returns the places of the columns that hold timestamps in a stripe, at any depth."""
+        types, times = self.file.tail.types, set(self._time_columns(stripe))
         return tuple(
             place
-            for place, column in enumerate(self._columns.ids[: len(self.types.fields)])
-            if any(
-                types[number].kind in _TIMES and (statistics is None or statistics[stripe][number].number_of_values)
-                for number in range(column, column + len(subtree(types, column)))
-            )
+            for place, column in enumerate(self._columns.ids)
+            if not times.isdisjoint(range(column, column + len(subtree(types, column))))
+        )
+
+    def _time_columns(self, stripe: int) -> tuple[int, ...]:
+        """Returns the ids of the columns of timestamps that have values in a stripe of a file with statistics."""
+        types, statistics = self.file.tail.types, self.file.tail.stripe_statistics
+        return tuple(
+            number
+            for number, item in enumerate(types)
+            if item.kind in _TIMES and (statistics is None or statistics[stripe][number].number_of_values)
         )
 
     @cached_property

@@ -9,14 +9,19 @@ first by the largest values of its width, which is quick and mostly sufficient, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import NamedTuple
-
-import numpy as np
 
 from compactor.base.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.plain_streams import PlainStream
+from compactor.orc.format.run_length_decoding import (
+    WIDTHS,
+    delta_start,
+    delta_values,
+    patched_values,
+    unpack,
+    whole_number,
+)
 from compactor.orc.format.stripe_footer import DATA, DICTIONARY, DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind
@@ -28,7 +33,6 @@ MAX_ELEMENTS = 1 << 28
 MAX_ENTRIES = 1 << 26  #: of a dictionary; decoders take some bytes for each at once
 #: How far a sum may exceed the possible sum. A decoder then allocates at most that much.
 SLACK, SLACK_BYTES = 4, 1 << 26
-_WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  #: bits of a value, by the five-bit code for the width
 
 
 class _InvalidLengths(Exception):
@@ -138,19 +142,19 @@ def _lengths_v2(data: bytes, *, exact: bool) -> Lengths:
         kind = first >> 6
         if kind == 0:  # one value, repeated
             width, count = (first >> 3 & 7) + 1, (first & 7) + 3
-            most = data[place + 1] if width == 1 else _number(data, place + 1, width)  # nearly all take one byte
+            most = data[place + 1] if width == 1 else whole_number(data, place + 1, width)  # nearly all take one byte
             place += 1 + width
             length = most * count
             if most > MAX_LENGTH:
                 _sum([most], length)
         else:
-            width, count = _WIDTHS[first >> 1 & 31], ((first & 1) << 8 | data[place + 1]) + 1
+            width, count = WIDTHS[first >> 1 & 31], ((first & 1) << 8 | data[place + 1]) + 1
             if kind == 1:
                 size = (width * count + 7) // 8
                 if place + 2 + size > end:
                     raise IndexError
                 if exact or width > 31:
-                    values = _unpack(data[place + 2 : place + 2 + size], width, count)
+                    values = unpack(data[place + 2 : place + 2 + size], width, count)
                     length, most = _sum(values, sum(values))
                 else:
                     most = (1 << width) - 1
@@ -168,63 +172,24 @@ def _lengths_v2(data: bytes, *, exact: bool) -> Lengths:
 
 
 def _sum_patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int, int]:
-    """Returns sum, longest and end of a run with the upper bits of its few large numbers in patches."""
-    third, fourth = data[place + 2], data[place + 3]
-    base_bytes, patch_width = (third >> 5) + 1, _WIDTHS[third & 31]
-    gap_width, patches = (fourth >> 5) + 1, fourth & 31
-    base = _number(data, place + 4, base_bytes)
-    sign = 1 << (8 * base_bytes - 1)
-    base = -(base - sign) if base & sign else base
-    place += 4 + base_bytes
-    size = (width * count + 7) // 8
-    values = _unpack(data[place : place + size], width, count)
-    place += size
-    # patches are packed in the next width that the format has
-    packed = next((w for w in _WIDTHS if w >= gap_width + patch_width), 64)
-    size = (packed * patches + 7) // 8
-    at = 0
-    for patch in _unpack(data[place : place + size], packed, patches):
-        at += patch >> patch_width
-        values[at] |= (patch & ((1 << patch_width) - 1)) << width
-    lengths = [base + value for value in values]
-    return *_sum(lengths, sum(lengths)), place + size
+    """Returns sum, longest and end of a run with patches."""
+    lengths, end = patched_values(data, place, width, count)
+    return *_sum(lengths, sum(lengths)), end
 
 
 def _sum_deltas(data: bytes, place: int, width: int, count: int, *, exact: bool) -> tuple[int, int, int]:
     """Returns sum and longest of a run of differences, all with the sign of the first, and the run's end."""
-    base, place = read_varint(data, place + 2)
-    raw, place = read_varint(data, place)
-    step = (raw >> 1) ^ -(raw & 1)
+    base, step, further_place = delta_start(data, place)
     if width == 0:
-        return *_sum([base, base + step * (count - 1)], count * base + step * (count * (count - 1) // 2)), place
+        length = count * base + step * (count * (count - 1) // 2)
+        return *_sum([base, base + step * (count - 1)], length), further_place
     further = max(0, count - 2)
-    size = (width * further + 7) // 8
-    sign = -1 if step < 0 else 1
-    farthest = base + step + sign * further * ((1 << width) - 1)
-    if not exact and min(base, farthest) >= 0 and max(base, farthest) <= MAX_LENGTH and place + size <= len(data):
-        return count * max(base, farthest), max(base, farthest), place + size
-    steps = [step, *(sign * value for value in _unpack(data[place : place + size], width, further))]
-    values = list(accumulate(steps[: count - 1], initial=base))
-    return *_sum(values, sum(values)), place + size
-
-
-def _unpack(data: bytes, width: int, count: int) -> list[int]:
-    """Returns ``count`` big-endian numbers of ``width`` bits."""
-    if 8 * len(data) < width * count:
-        raise IndexError
-    if width < 63:
-        bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=width * count).reshape(count, width)
-        numbers: list[int] = (bits @ (1 << np.arange(width - 1, -1, -1, dtype=np.int64))).tolist()
-        return numbers
-    whole = int.from_bytes(data, "big") >> (8 * len(data) - width * count)
-    mask = (1 << width) - 1
-    return [whole >> (width * place) & mask for place in range(count - 1, -1, -1)]
-
-
-def _number(data: bytes, place: int, size: int) -> int:
-    if place + size > len(data):
-        raise IndexError
-    return int.from_bytes(data[place : place + size], "big")
+    end = further_place + (width * further + 7) // 8
+    farthest = base + step + (-1 if step < 0 else 1) * further * ((1 << width) - 1)
+    if not exact and min(base, farthest) >= 0 and max(base, farthest) <= MAX_LENGTH and end <= len(data):
+        return count * max(base, farthest), max(base, farthest), end
+    lengths, end = delta_values(data, place, width, count)
+    return *_sum(lengths, sum(lengths)), end
 
 
 def _sum(values: list[int], total: int) -> tuple[int, int]:
