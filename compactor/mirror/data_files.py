@@ -27,7 +27,9 @@ from compactor.orc.codecs.arrow_types import arrow_type
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec, relabel_batch
 from compactor.orc.detach import PlainFileWriter
+from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.java_zones import UTC_NAME
+from compactor.orc.format.stripe_footer import PRESENT, read_stripe_footer
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.time_digits import are_microseconds
 from compactor.orc.format.types import TypeKind, Types, subtree
@@ -77,6 +79,7 @@ def write_data_file(
     target: str,
     storage: Storage,
     timestamps: str = REFUSE,
+    for_pyiceberg: bool = True,
 ) -> DetachedFile | None:
     """Writes the rows of ``source`` that the plan's snapshot sees to ``target``.
 
@@ -86,6 +89,7 @@ def write_data_file(
     Args:
         schema: the Iceberg schema; it has all columns of the table.
         timestamps: ``refuse`` timestamps with digits below a microsecond, or cut them to microseconds (``us``).
+        for_pyiceberg: refuses what PyIceberg does not read or shows differently, though other readers show it.
 
     Raises:
         NotSupported: a type or value cannot be mirrored.
@@ -98,7 +102,9 @@ def write_data_file(
         visible = [] if file is None else list(find_visible_rows(file, plan.write_ids))
         if file is None or not visible:
             return None
-        detaching = _Detaching(plan=plan, file=file, schema=schema, cuts=timestamps == MICROSECONDS)
+        detaching = _Detaching(
+            plan=plan, file=file, schema=schema, cuts=timestamps == MICROSECONDS, for_pyiceberg=for_pyiceberg
+        )
         with (
             tempfile.TemporaryDirectory(prefix="compactor-mirror-") as scratch,
             _new_file(storage, target, scratch) as sink,
@@ -147,6 +153,7 @@ class _Detaching:
     file: AcidFile
     schema: Schema
     cuts: bool
+    for_pyiceberg: bool
     encoded: int = field(default=0, init=False)
 
     @cached_property
@@ -155,7 +162,13 @@ class _Detaching:
 
     @cached_property
     def values(self) -> PlainValues:
-        return PlainValues(table=self.plan.table, path=self.file.path, types=self.types.table_types, cuts=self.cuts)
+        return PlainValues(
+            table=self.plan.table,
+            path=self.file.path,
+            types=self.types.table_types,
+            cuts=self.cuts,
+            is_near=self.for_pyiceberg,
+        )
 
     def write(self, visible: Sequence[VisibleRows], sink: LocalSink, scratch: str) -> None:
         """Copies or encodes each stripe.
@@ -164,6 +177,9 @@ class _Detaching:
             NotSupported: a type or value cannot be mirrored.
         """
         tail = self.file.tail
+        if self.for_pyiceberg:
+            for rows in visible:
+                self._must_have_no_null_parents(rows.stripe)
         copies = [self._copies(rows) for rows in visible]
         if not all(copies) and not self._may_mix:
             copies = [False] * len(visible)
@@ -184,6 +200,27 @@ class _Detaching:
                     writer.copy(source, encoded, number)
             os.unlink(path)
         writer.close()
+
+    def _must_have_no_null_parents(self, stripe: int) -> None:
+        """Refuses NULL arrays and maps of structs, which PyIceberg shows as empty ones.
+
+        Raises:
+            NotSupported: a stripe has one.
+        """
+        types = self.file.tail.types
+        footer = read_stripe_footer(self.file.source, self.file.tail, stripe)
+        nullable = {stream.column for stream in footer.streams if stream.kind == PRESENT}
+        for place, column in enumerate(self._columns.ids[: len(self.types.fields)]):
+            for number in range(column, column + len(subtree(types, column))):
+                holds_structs = types[number].kind in (TypeKind.LIST, TypeKind.MAP) and (
+                    types[types[number].children[-1]].kind is TypeKind.STRUCT
+                )
+                if holds_structs and (number in nullable or has_null_rows(self.file, stripe)):
+                    raise NotSupported(
+                        f"{self.plan.table}: column {self.plan.names[place]} has a NULL {schema_text(types, number)} in "
+                        f"file {self.file.path}, and PyIceberg shows an empty one; replace it, or mirror the table for "
+                        "other readers only"
+                    )
 
     @cached_property
     def _may_mix(self) -> bool:

@@ -26,13 +26,15 @@ class PlainValues:
     """Converts columns of ``types``, with timestamps in parts of a second.
 
     Blanks at the end of a char go, because engines disagree about them. With ``cuts``, digits of a timestamp below a
-    microsecond go, too; ``cut`` counts the timestamps that had such digits.
+    microsecond go, too; ``cut`` counts the timestamps that had such digits. With ``is_near``, timestamps that do not fit
+    into 64 bits of nanoseconds are refused.
     """
 
     table: str
     path: str
     types: Types
     cuts: bool
+    is_near: bool
     cut: int = 0
 
     def convert(self, array: Array, column: int, name: str) -> Array:
@@ -61,7 +63,8 @@ class PlainValues:
     def _convert_times(self, array: Array, name: str) -> Array:
         nulls = array.is_null()
         seconds, nanos = (part.fill_null(0).to_numpy(zero_copy_only=False) for part in array.flatten())
-        self._must_be_in_range(seconds, name)
+        if self.is_near:
+            self._must_be_near(seconds, name)
         digits = nanos % _MICROSECOND
         if not np.any(digits):
             return array
@@ -79,13 +82,13 @@ class PlainValues:
             mask=nulls,
         )
 
-    def _must_be_in_range(self, seconds: Numbers, name: str) -> None:
+    def _must_be_near(self, seconds: Numbers, name: str) -> None:
         beyond = np.flatnonzero(np.abs(seconds) > _MOST_SECONDS)
         if len(beyond):
             raise NotSupported(
                 f"{self.table}: column {name} holds {_time_text(seconds[beyond[0]], 0)} in file {self.path}; PyIceberg "
-                "reads timestamps from 1677-09-22 to 2262-04-11 and no others; correct the value, or leave the table out of "
-                "the mirror"
+                "reads timestamps from 1677-09-22 to 2262-04-11 and no others; correct the value, or mirror the table for "
+                "other readers only"
             )
 
 

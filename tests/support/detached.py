@@ -140,7 +140,9 @@ class SmallTable:
         }
         return ScanPlan(**{**values, **self.options})
 
-    def detach(self, source: Input | None = None, *, timestamps: str = REFUSE) -> DetachedFile | None:
+    def detach(
+        self, source: Input | None = None, *, timestamps: str = REFUSE, for_pyiceberg: bool = True
+    ) -> DetachedFile | None:
         """Writes the data file of an ACID file, of the last one by default."""
         target = self.root / "data" / f"{len(list((self.root).glob('data/*')))}.orc"
         target.parent.mkdir(exist_ok=True)
@@ -152,6 +154,7 @@ class SmallTable:
             target=str(target),
             storage=LocalStorage(),
             timestamps=timestamps,
+            for_pyiceberg=for_pyiceberg,
         )
 
     def read(self, files: Iterable[DetachedFile | None], deleted: Sequence[int] = ()) -> list[tuple[Any, ...]]:

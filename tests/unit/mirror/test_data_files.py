@@ -224,9 +224,44 @@ def _write_times(small: SmallTable, times: list[tuple[int, int]], zone: str = "U
 def test_timestamps_that_pyiceberg_cannot_read_are_refused(tmp_path: Path, seconds: int) -> None:
     small = SmallTable(root=tmp_path / "t", row_type="struct<n:int,t:timestamp>")
     _write_times(small, [(0, 0), (seconds, 0)])
-    with pytest.raises(NotSupported, match=r"column t holds (1653|2286).*leave the table out of the mirror"):
+    with pytest.raises(NotSupported, match=r"column t holds (1653|2286).*mirror the table for other readers only"):
         small.detach()
     assert list((small.root / "data").iterdir()) == []
+
+
+def test_far_timestamps_are_written_for_other_readers(tmp_path: Path) -> None:
+    small = SmallTable(root=tmp_path / "t", row_type="struct<n:int,t:timestamp>")
+    _write_times(small, [(0, 0), (-(10**10), 5000), (10**10, 0)])
+    detached = small.detach(for_pyiceberg=False)
+    assert detached is not None
+    assert detached.encoded == 0
+    with open(detached.path, "rb") as file:
+        assert [row[1].replace(tzinfo=None) for row in pyorc.Reader(file)] == [
+            datetime(1970, 1, 1),
+            datetime(1653, 2, 10, 6, 13, 20, 5),
+            datetime(2286, 11, 20, 17, 46, 40),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "full", "none"),
+    [
+        ("array<struct<x:int>>", [(1,)], None),
+        ("map<int,struct<x:int>>", {1: (1,)}, None),
+        ("struct<y:array<struct<x:int>>>", ([(1,)],), (None,)),
+    ],
+)
+def test_null_lists_of_structs_are_refused(tmp_path: Path, kind: str, full: Any, none: Any) -> None:
+    """PyIceberg 0.12 shows empty ones."""
+    small = SmallTable(root=tmp_path / "t", row_type=f"struct<a:{kind}>")
+    small.write([(full,), (full,)])
+    assert small.detach() is not None
+    small.write([(full,), (none,)])
+    with pytest.raises(
+        NotSupported, match=r"column a has a NULL .* PyIceberg shows an empty one; .* other readers only"
+    ):
+        small.detach()
+    assert small.detach(for_pyiceberg=False) is not None
 
 
 def test_times_of_another_zone_are_encoded_in_utc(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from compactor.tables.schema import PARTS
 
 
 def _values(kind: str, *, cuts: bool = False) -> PlainValues:
-    return PlainValues(table="d.t", path="/f", types=parse_hive_type(f"struct<a:{kind}>"), cuts=cuts)
+    return PlainValues(table="d.t", path="/f", types=parse_hive_type(f"struct<a:{kind}>"), cuts=cuts, is_near=True)
 
 
 def test_other_columns_are_not_touched() -> None:
