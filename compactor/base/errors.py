@@ -100,6 +100,10 @@ class Disagreement(Refused):
     """
 
 
+class MirrorStopped(Refused):
+    """A mirror cannot continue until a person decides; its table in the Iceberg catalog is as it was."""
+
+
 class LostClaim(CompactorError):
     """The queue entry or its transaction now belongs to another process.
 
@@ -195,6 +199,10 @@ class TryAgain(DatabaseUnavailable):
 
     Nothing happened; retry it.
     """
+
+
+class CatalogUnavailable(CompactorError):
+    """An Iceberg catalog cannot be reached, or refuses a request; a mirror's next pass tries again."""
 
 
 class LocksUnavailable(CompactorError):

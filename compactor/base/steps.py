@@ -90,7 +90,17 @@ class StoreStep(enum.Enum):
     COMPLETED = "an upload with ranges is completed, their ends are not looked at"
 
 
-AnyStep: TypeAlias = Step | CommandStep | WriteStep | TransactionStep | StoreStep
+class MirrorStep(enum.Enum):
+    """The points at which a pass over a mirrored table may die."""
+
+    MIRROR_FILES_WRITTEN = "data files and position deletes are durable, no snapshot names them"
+    MIRROR_MAP_WRITTEN = "the file map is durable, no snapshot names it"
+    MIRROR_COMMITTING = "nothing is written for the catalog yet"
+    MIRROR_COMMITTED = "the catalog has the new snapshot, our state does not know it yet"
+    MIRROR_EXPIRED = "old snapshots are expired, their files are still there"
+
+
+AnyStep: TypeAlias = Step | CommandStep | WriteStep | TransactionStep | StoreStep | MirrorStep
 watchers: list[Callable[[AnyStep], None]] = []
 _SIGNALS = {"COMPACTOR_DIE_AT": signal.SIGKILL, "COMPACTOR_STOP_AT": signal.SIGSTOP}
 _reached: dict[AnyStep, int] = {}

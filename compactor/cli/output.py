@@ -35,6 +35,8 @@ _TIMES = frozenset(
         "removed_at",
         "kept_until",
         "undone_at",
+        "last_commit",
+        "last_pass",
     }
 )
 #: Columns that a narrow terminal folds, and their least width.

@@ -47,6 +47,7 @@ _MODULES = {
     "claims": "doubtful_directories",
     "restore": "request_commands",
     "dump": "dump",
+    "mirror": "mirror_commands",
     "metastore": "database_commands",
     "state": "database_commands",
 }

@@ -141,6 +141,13 @@ _OWN = (
         unit=SettingUnit.BYTES,
         effect="Maximum bytes in quarantine; 0 means no bound. Beyond it, the oldest directories are erased early.",
     ),
+    _table(
+        "compactor.mirror.retention",
+        "7d",
+        _H,
+        "How long a mirror keeps its older Iceberg snapshots, and with them the files that only they name. A query in a "
+        "reader of Iceberg must not take longer.",
+    ),
     Setting(
         key="compactor.batch.bytes",
         default="50GB",

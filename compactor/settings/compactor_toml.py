@@ -5,6 +5,7 @@
 [metastore.NAME.database_modes]  the mode of single databases, by name or pattern
 [metastore.NAME.pool.POOL]  where and when a compaction pool works (docs/airflow.md)
 [storage.KIND]              options of the client of a kind of store (docs/storage.md)
+[catalog.NAME]              properties of an Iceberg catalog, as PyIceberg calls them (docs/mirror.md)
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _KEYS = ("url", "password_file", "state_url", "hive_conf", "warehouse", "mode")
 #: The characters of Hive's names and of ``fnmatch``'s patterns.
 _DATABASE = re.compile(r"[\w*?\[\]!-]+")
 _TABLES = ("settings", "database_modes", "pool")
+FILE_OF_PROPERTY = "_file"  #: ends the keys of a catalog whose values name files
 
 
 def _nothing() -> Mapping[str, str]:
@@ -57,6 +59,7 @@ class Profile:
 
     metastores: Mapping[str, MetastoreProfile] = field(default_factory=lambda: MappingProxyType({}))
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def metastore(self, name: str) -> MetastoreProfile:
         """Returns the section of ``name``; an empty one if the file has no sections at all.
@@ -80,9 +83,10 @@ def parse_profile(text: str) -> Profile:
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(f"compactor.toml: not TOML ({error})") from None
     for key in document:
-        if key not in ("metastore", "storage"):
+        if key not in ("metastore", "storage", "catalog"):
             raise BadSetting(
-                f"compactor.toml: {key!r} is unknown at the top; expected [metastore.NAME] or [storage.KIND]"
+                f"compactor.toml: {key!r} is unknown at the top; expected [metastore.NAME], [storage.KIND] or "
+                "[catalog.NAME]"
             )
     tables = document.get("metastore", {})
     if not isinstance(tables, dict):
@@ -95,7 +99,28 @@ def parse_profile(text: str) -> Profile:
     return Profile(
         metastores=MappingProxyType({name: _parse_metastore(name, table) for name, table in tables.items()}),
         storage=MappingProxyType(storage),
+        catalogs=_parse_catalogs(document.get("catalog", {})),
     )
+
+
+def files_of_properties(catalog: str, properties: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Returns the files that hold properties of a catalog, each after the name of its key.
+
+    ``token_file = "/run/secrets/lake"`` stands for the property ``token`` with the content of that file.
+    """
+    return [(f"[catalog.{catalog}] {key}", path) for key, path in properties.items() if key.endswith(FILE_OF_PROPERTY)]
+
+
+def _parse_catalogs(tables: object) -> Mapping[str, Mapping[str, str]]:
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise BadSetting(
+            "compactor.toml: 'catalog' is not a table of tables; expected [catalog.NAME], as in [catalog.lake]"
+        )
+    return MappingProxyType({name: _parse_catalog(f"catalog.{name}.", table) for name, table in tables.items()})
+
+
+def _parse_catalog(prefix: str, table: Mapping[str, object]) -> Mapping[str, str]:
+    return MappingProxyType({key.removeprefix(prefix): value for key, value in _flatten(prefix, table)})
 
 
 def _parse_metastore(name: str, table: object) -> MetastoreProfile:

@@ -98,7 +98,8 @@ a source that need not list everybody, such as LDAP or SSSD, or where the file h
 `chmod g-w` ([why](adr/0056-private-groups.md)).
 
 Files with secrets (`password_file`, Hadoop's credential store and its password file, `compactor.reads.token.file`;
-`keytab`, `session_cert` and a `token` that is a file in `[storage.…]`; `compactor.spark.kerberos.keytab` and `keytab`
+`keytab`, `session_cert` and a `token` that is a file in `[storage.…]`; keys that end in `_file` in `[catalog.…]`
+([mirrors](mirror.md#catalogs)); `compactor.spark.kerberos.keytab` and `keytab`
 of Airflow's `[compactor]` or Spark connection; `HADOOP_TOKEN_FILE_LOCATION` and `KRB5_CLIENT_KTNAME`) are used only
 if they belong to the user or to root and have mode 0600 or 0640, or a narrower one. Hadoop's tokens are also used where
 a directory above keeps others out. A password from a file is sent to another machine only if the URL asks for TLS, and a

@@ -21,7 +21,7 @@ from compactor.base.redaction import find_secrets, remember, remember_secrets
 from compactor.compaction.pool_policy import PoolPolicy, parse_policy
 from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
-from compactor.settings.compactor_toml import MetastoreProfile, Profile, parse_profile
+from compactor.settings.compactor_toml import MetastoreProfile, Profile, files_of_properties, parse_profile
 from compactor.settings.file_limits import FileLimits
 from compactor.settings.hive_site import parse_site
 from compactor.settings.jdbc_url import convert_url, is_jdbc
@@ -75,6 +75,7 @@ class Configuration:
     stores: StoreOptions = field(default_factory=StoreOptions)
     pools: Mapping[str, PoolPolicy] = field(default_factory=dict)
     others: Sequence[OtherMetastore] = ()  #: that the same configuration names: their tables lie elsewhere
+    catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: the properties of Iceberg catalogs
 
     @property
     def is_embedded(self) -> bool:
@@ -132,7 +133,7 @@ def configure(
     if state_url is not None and is_jdbc(state_url):
         state_url = convert_url(state_url, None, "state_url")
     remember(*find_secrets(url), *find_secrets(state_url or ""))
-    remember_secrets([in_site_files, document.storage, profile.values, flag_values])
+    remember_secrets([in_site_files, document.storage, document.catalogs, profile.values, flag_values])
     layers = [
         Layer(name="default", values={"compactor.mode": "clean"} if url.startswith("sqlite") else {}),
         *site_layers,
@@ -152,6 +153,7 @@ def configure(
             for pool, table in profile.pools.items()
         },
         others=_others(name, document, environment, others or {}),
+        catalogs=document.catalogs,
     )
 
 
@@ -227,6 +229,7 @@ def used_files(
         ("compactor.reads.token.file", settings.get("compactor.reads.token.file")),
         *((f"password_file of [metastore.{other.name}]", other.password_file) for other in others),
         *((what, str(file)) for table in document.storage.values() for what, file in secret_files(table)),
+        *(file for name, table in document.catalogs.items() for file in files_of_properties(name, table)),
         *((key, settings.get(f"compactor.{key}")) for key in SPARK_KEYTABS),
         (TOKEN_FILE, environment.get(TOKEN_FILE)),
         (CLIENT_KEYTAB, client_keytab(environment)),
@@ -384,6 +387,7 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
                     configuration.pools,
                     memory_of(configuration, store, storage),
                     others,
+                    configuration.catalogs,
                 )
         finally:
             if state is not None:

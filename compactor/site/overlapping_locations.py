@@ -105,6 +105,24 @@ class Ground:
         every = [*tables.values(), *self._places(tables, self._locations.partitions()), place]
         return find_overlaps([*every, *self._of_others()]).refusal(_NEW, None)
 
+    def refusal_of_mirror(self, location: str, identifier: str) -> str | None:
+        """Returns which table's or partition's directory overlaps a mirror's; None if none does.
+
+        See PROTOCOL 15.1.
+
+        Args:
+            identifier: the mirror's table; a Hive catalog lists it among the tables of its metastore.
+        """
+        mirror = Place(table=_NEW, name=identifier, location=self._normalise(location))
+        tables = self._tables()
+        elsewhere = self._places_elsewhere(tables, self._locations.partitions_elsewhere(_near([mirror])))
+        for outer, inner in overlapping_pairs([*tables.values(), *elsewhere, *self._of_others(), mirror]):
+            if mirror in (outer, inner):
+                other = inner if outer == mirror else outer
+                if other.is_transactional or (other.name, other.location) != (identifier, mirror.location):
+                    return f"{identifier}: {location} overlaps {other.location}, the directory of {other}"
+        return None
+
     def refusal_of_abandoned(self, name: str, location: str) -> str | None:
         """Returns the same for a directory that a table of ours has left, compared with other metastores only."""
         place = Place(table=_NEW, name=name, location=self._normalise(location), is_transactional=True)

@@ -57,6 +57,7 @@ class Site:
     ground: Ground | None = None  #: set for one pass; otherwise it is read each time
     claims: DirectoryClaims | None = None  #: set for one pass, like ``ground``
     others: OtherMetastores = field(default_factory=OtherMetastores)  #: the other metastores in the configuration
+    catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  #: the properties of Iceberg catalogs
     claims_around: ClaimsAround = field(default_factory=lambda: ClaimsAround(FRESH_S))  #: for programs' transactions
 
     @classmethod
@@ -70,6 +71,7 @@ class Site:
         pools: Mapping[str, PoolPolicy] | None = None,
         memory: MarkFiles | None = None,
         others: OtherMetastores | None = None,
+        catalogs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Site:
         """Returns the site as this process and its user see it.
 
@@ -89,6 +91,7 @@ class Site:
             pools=dict(pools or {}),
             memory=memory,
             others=others or OtherMetastores(),
+            catalogs=dict(catalogs or {}),
         )
 
     def for_a_pass(self) -> Site:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from compactor.state.batches import Batches
     from compactor.state.decisions import Decisions
     from compactor.state.kept_columns import KeptColumns
+    from compactor.state.mirrors import Mirrors
     from compactor.state.quarantines import Quarantines
     from compactor.state.read_counts import Reads
     from compactor.state.removals import Removals
@@ -82,6 +83,12 @@ class OwnState:
         from compactor.state.removals import Removals
 
         return Removals(self.database)
+
+    @cached_property
+    def mirrors(self) -> Mirrors:
+        from compactor.state.mirrors import Mirrors
+
+        return Mirrors(self.database)
 
     @cached_property
     def reads(self) -> Reads:

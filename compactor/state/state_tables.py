@@ -333,6 +333,26 @@ READS = Table(
     Index("COMPACTOR_READS_TIME_IDX", "METASTORE", "ENDED_AT"),
 )
 
+MIRRORS = Table(
+    "COMPACTOR_MIRRORS",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("DB_NAME", String(128), primary_key=True),
+    Column("TABLE_NAME", String(256), primary_key=True),
+    Column("TABLE_ID", BigInteger, nullable=False),
+    Column("CATALOG", String(128), nullable=False),
+    Column("IDENTIFIER", String(512), nullable=False),
+    Column("TOKEN", String(32), nullable=False),
+    Column("TIMESTAMPS", String(16), nullable=False),
+    Column("LOCATION", Text, nullable=False),
+    Column("UNDER_WAY", Integer, nullable=False, server_default="0"),
+    Column("ADDED_AT", BigInteger, nullable=False),
+    Column("LAST_SNAPSHOT", BigInteger),
+    Column("COMMITTED_AT", BigInteger),
+    Column("PASSED_AT", BigInteger),
+    Column("ERROR", Text),
+)
+
 #: Alembic's only row. Transactions that read before they write lock it, so only one of them runs at a time.
 VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
 

@@ -103,10 +103,11 @@ def _keep_later(inputs: Iterable[Input], later: LaterWriteIdList) -> tuple[Input
 
     Raw files stay or go together, because their rows are numbered through all files of a directory.
     """
-    return tuple(file for file in inputs if later.range_valid(*_range(file)) is not RangeAnswer.NONE)
+    return tuple(file for file in inputs if later.range_valid(*write_id_range(file)) is not RangeAnswer.NONE)
 
 
-def _range(file: Input) -> tuple[WriteId, WriteId]:
+def write_id_range(file: Input) -> tuple[WriteId, WriteId]:
+    """Returns the smallest and the largest write ID that a file may hold; 0 for original files."""
     match known_directory(file.path.partition("/")[0]):
         case Base(write_id=highest):
             return WriteId(0), max(WriteId(0), highest)

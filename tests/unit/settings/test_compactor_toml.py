@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.base.errors import BadSetting
-from compactor.settings.compactor_toml import MetastoreProfile, parse_profile
+from compactor.settings.compactor_toml import MetastoreProfile, files_of_properties, parse_profile
 from compactor.settings.precedence import Layer, Settings
 
 FULL = """
@@ -80,6 +80,9 @@ def test_unknown_metastore() -> None:
         ("[metastore]\nurl = 'x'", r"write \[metastore.default\]"),
         ("[metastore.default]\nuri = 'x'", r"\[metastore.default\]: key 'uri' is unknown.*did you mean url"),
         ("[metastore.default]\nurl = 5", "url = 5; expected a text"),
+        ("catalog = 'lake'", r"expected \[catalog.NAME\]"),
+        ("[catalog]\nlake = 'x'", r"expected \[catalog.NAME\]"),
+        ("[catalog.lake]\nuri = ['a']", r"catalog\.lake\.uri = \['a'\]; expected a text"),
         ("[metastore.default]\nmode = 'watch'", "one of observe"),
         ("[metastore.default]\nsettings = 1", "settings is a value"),
         ("[metastore.default]\ndatabase_modes = 'clean'", r"expected \[metastore.NAME.database_modes\]"),
@@ -100,6 +103,21 @@ def test_unknown_metastore() -> None:
 def test_a_refusal_names_the_key(text: str, reason: str) -> None:
     with pytest.raises(BadSetting, match=reason):
         parse_profile(text)
+
+
+def test_properties_of_catalogs_are_texts_under_their_own_names() -> None:
+    text = (
+        "[catalog.lake]\ntype = 'rest'\ns3.region = 'eu'\n\"s3.endpoint\" = 'http://x'\ntoken_file = '/t'\nssl = true"
+    )
+    profile = parse_profile(text)
+    assert profile.catalogs["lake"] == {
+        "type": "rest",
+        "s3.region": "eu",
+        "s3.endpoint": "http://x",
+        "token_file": "/t",
+        "ssl": "true",
+    }
+    assert files_of_properties("lake", profile.catalogs["lake"]) == [("[catalog.lake] token_file", "/t")]
 
 
 def test_storage_options_reach_the_client_unchanged() -> None:

@@ -1,0 +1,313 @@
+"""Mirrors of tables: added, brought up to date, shown and removed."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError
+
+from compactor.base.errors import CompactorError, NotFound, Refused, failing_alone
+from compactor.metastore.catalog.values import Table
+from compactor.mirror.catalogs import catalog_errors, open_catalog
+from compactor.mirror.data_files import MICROSECONDS, REFUSE
+from compactor.mirror.file_changes import LaterWriteIds
+from compactor.mirror.iceberg_schema import iceberg_schema, partition_spec
+from compactor.mirror.mirror_pass import DATA, METADATA, PassResult, read_offset, run_pass
+from compactor.mirror.offset import MIRROR
+from compactor.mirror.retention import expire_snapshots, remove_garbage
+from compactor.site.mode import must_write
+from compactor.site.site import Site, ground_of, must_have_its_own_ground, own_state
+from compactor.state.mirrors import Mirror
+from compactor.tables.reading.scan_planning import must_be_readable
+from compactor.tables.store import named_table
+
+log = logging.getLogger(__name__)
+#: A mirror's tables are never written by these, but the readers' and maintenance jobs' defaults should fit its files.
+_PROPERTIES = {
+    "format-version": "2",
+    "write.format.default": "orc",
+    "commit.retry.num-retries": "0",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMirror:
+    """A mirror to add, by default under the table's name and where the catalog puts it."""
+
+    table: str
+    catalog: str
+    identifier: str | None = None
+    location: str | None = None
+    timestamps: str = REFUSE
+
+
+def add_mirror(site: Site, wanted: NewMirror) -> Mirror:
+    """Creates an empty Iceberg table for ``wanted.table``; the next pass fills it.
+
+    Raises:
+        NotFound: the table does not exist.
+        NotSupported: it is not a full ACID table in ORC, or has a column that a mirror cannot have.
+        Refused: it has a mirror, the Iceberg table exists, or its location overlaps a table's (M1, M2).
+        BadSetting: the configuration has no such catalog.
+        CatalogUnavailable: the catalog does not answer, or refuses.
+    """
+    table = named_table(site, wanted.table)
+    must_write(site.settings_for(table), str(table))
+    must_be_readable(table)
+    must_have_its_own_ground(site, table, None)
+    mirrors = own_state(site).mirrors
+    if (known := mirrors.find(site.name, table.database, table.name)) is not None:
+        raise Refused(f"{table}: has a mirror already: {known.identifier} in catalog {known.catalog}")
+    if wanted.timestamps not in (REFUSE, MICROSECONDS):
+        raise Refused(f"timestamps {wanted.timestamps!r}: expected {REFUSE} or {MICROSECONDS}")
+    catalog = open_catalog(site, wanted.catalog)
+    mirror = _create(site, catalog, table, wanted)
+    if not mirrors.add(site.name, mirror):
+        with catalog_errors(mirror.identifier):
+            catalog.drop_table(mirror.identifier)
+        raise Refused(f"{table}: another process has added a mirror at the same time")
+    return mirror
+
+
+def rebuild_mirror(site: Site, name: str) -> Mirror:
+    """Drops the Iceberg table of a mirror with its files, and begins a new copy under the same name.
+
+    Readers find no rows until the next pass has ended.
+
+    Raises:
+        NotFound: the table has no mirror.
+        Refused: the Iceberg table is another one than the mirror created; or as for ``add_mirror``.
+        CatalogUnavailable: the catalog does not answer, or refuses.
+    """
+    old = find_mirror(site, name)
+    table = named_table(site, old.name)
+    must_write(site.settings_for(table), str(table))
+    must_be_readable(table)
+    catalog = open_catalog(site, old.catalog)
+    _drop(site, catalog, old)
+    new = _create(
+        site,
+        catalog,
+        table,
+        NewMirror(
+            table=old.name,
+            catalog=old.catalog,
+            identifier=old.identifier,
+            location=old.location,
+            timestamps=old.timestamps,
+        ),
+    )
+    if not own_state(site).mirrors.replace(site.name, old, new):
+        raise Refused(f"{table}: another process has removed or rebuilt the mirror at the same time")
+    return new
+
+
+def _drop(site: Site, catalog: Catalog, mirror: Mirror) -> None:
+    """Drops the Iceberg table of a mirror and removes its files; neither need exist.
+
+    Raises:
+        Refused: the table is not the mirror's, or a table lies in its directory by now (M1).
+    """
+    must_be_clear_of_tables(site, mirror, mirror.location)
+    what = f"{mirror.identifier} in catalog {mirror.catalog}"
+    with catalog_errors(what):
+        if catalog.table_exists(mirror.identifier):
+            iceberg = catalog.load_table(mirror.identifier)
+            if iceberg.properties.get(MIRROR) != mirror.token or iceberg.location() != mirror.location:
+                raise Refused(
+                    f"{what}: is not the table that the mirror of {mirror.name} created, so it stays; drop it by hand"
+                )
+            catalog.drop_table(mirror.identifier)
+    location = site.storage.resolve(mirror.location)
+    for folder in (DATA, METADATA):
+        site.storage.remove(f"{location}/{folder}")
+
+
+def _create(site: Site, catalog: Catalog, table: Table, wanted: NewMirror) -> Mirror:
+    identifier = wanted.identifier or str(table)
+    with catalog_errors(f"{identifier} in catalog {wanted.catalog}"):
+        token = secrets.token_hex(16)
+        location = _create_table(site, catalog, table, wanted, identifier, token)
+    return Mirror(
+        database=table.database,
+        table=table.name,
+        table_id=table.id,
+        catalog=wanted.catalog,
+        identifier=identifier,
+        token=token,
+        timestamps=wanted.timestamps,
+        location=location,
+    )
+
+
+def _create_table(site: Site, catalog: Catalog, table: Table, wanted: NewMirror, identifier: str, token: str) -> str:
+    namespace = Catalog.namespace_from(identifier)
+    if not namespace:
+        raise Refused(f"{identifier}: expected <namespace>.<table>")
+    if catalog.table_exists(identifier):
+        raise Refused(
+            f"{identifier} exists in catalog {wanted.catalog}, and a mirror takes over no table; name another one"
+        )
+    _create_namespace(catalog, namespace)
+    schema = iceberg_schema(table)
+    creation = catalog.create_table_transaction(
+        identifier,
+        schema,
+        location=wanted.location,
+        partition_spec=partition_spec(table, schema),
+        properties={**_PROPERTIES, MIRROR: token, "compactor.table": str(table)},
+    )
+    location: str = creation.table_metadata.location
+    _must_be_clear(site, identifier, location)
+    if names := site.storage.children(site.storage.resolve(location)):
+        raise Refused(f"{identifier}: its location {location} is not empty (it has {names[0]}); name another one")
+    creation.commit_transaction()
+    return location
+
+
+def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    try:
+        if (namespace,) not in ((known,) for known in catalog.list_namespaces(namespace[:-1])):
+            catalog.create_namespace(namespace)
+    except NamespaceAlreadyExistsError:
+        return
+
+
+def must_be_clear_of_tables(site: Site, mirror: Mirror, location: str) -> None:
+    """Checks that a mirror's location neither lies in a table's or partition's, nor around one (M1).
+
+    Raises:
+        Refused: it does.
+    """
+    _must_be_clear(site, mirror.identifier, location)
+
+
+def _must_be_clear(site: Site, identifier: str, location: str) -> None:
+    if (why := ground_of(site).refusal_of_mirror(location, identifier)) is not None:
+        raise Refused(f"{why}; a mirror needs a directory of its own: name one with --location")
+
+
+def remove_mirror(site: Site, name: str, *, purge: bool = False) -> Mirror:
+    """Forgets the mirror of a table. The Iceberg table stays, unless ``purge`` drops it with its files.
+
+    Raises:
+        NotFound: the table has no mirror.
+        Refused: ``purge``, but the Iceberg table is not the mirror's.
+        CatalogUnavailable: the catalog does not answer, or refuses.
+    """
+    mirror = find_mirror(site, name)
+    if purge:
+        _drop(site, open_catalog(site, mirror.catalog), mirror)
+    own_state(site).mirrors.forget(site.name, mirror)
+    return mirror
+
+
+def find_mirror(site: Site, name: str) -> Mirror:
+    """Returns the mirror of ``<database>.<table>``.
+
+    Raises:
+        NotFound: the table has none.
+    """
+    mirrors = own_state(site).mirrors
+    database, _, table = name.lower().partition(".")
+    mirror = mirrors.find(site.name, database, table)
+    if mirror is None:
+        known = ", ".join(mirror.name for mirror in mirrors.all(site.name)) or "none"
+        raise NotFound(f"{name}: has no mirror; mirrored tables: {known}. `compactor mirror add` adds one")
+    return mirror
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassOutcome:
+    """The end of the pass over one mirrored table: a result or an error."""
+
+    mirror: Mirror
+    result: PassResult | None = None
+    error: CompactorError | None = None
+
+
+def run_mirrors(site: Site, names: Sequence[str] = ()) -> Iterator[PassOutcome]:
+    """Runs one pass over each mirrored table, or over those named; an error stops only its own table."""
+    state = own_state(site)
+    mirrors = [find_mirror(site, name) for name in names] if names else state.mirrors.all(site.name)
+    catalogs: dict[str, Catalog] = {}
+
+    def open_once(name: str) -> Catalog:
+        return catalogs[name] if name in catalogs else catalogs.setdefault(name, open_catalog(site, name))
+
+    for mirror in mirrors:
+        yield run_mirror(site, mirror, open_once)
+
+
+def run_mirror(site: Site, mirror: Mirror, open_once: Callable[[str], Catalog]) -> PassOutcome:
+    """Runs one pass, and records how it ended."""
+    state = own_state(site)
+    try:
+        with failing_alone(mirror.name):
+            catalog = open_once(mirror.catalog)
+            state.mirrors.begin_pass(site.name, mirror)
+            result = run_pass(site, mirror, catalog)
+            if result.snapshot is not None:
+                mirror = replace(mirror, last_snapshot=result.snapshot)
+                # Before old snapshots expire: PyIceberg then forgets after which one the head comes.
+                state.mirrors.record_commit(site.name, mirror, result.snapshot)
+                _tidy(site, mirror, catalog)
+    except CompactorError as error:
+        state.mirrors.record_error(site.name, mirror, str(error))
+        return PassOutcome(mirror=mirror, error=error)
+    state.mirrors.record_pass(site.name, mirror)
+    return PassOutcome(mirror=mirror, result=result)
+
+
+def _tidy(site: Site, mirror: Mirror, catalog: Catalog) -> None:
+    """Expires old snapshots, and removes files that no snapshot names; errors wait for a later pass."""
+    try:
+        with failing_alone(mirror.name):
+            expired = expire_snapshots(site, mirror, catalog)
+            if expired or mirror.is_under_way:
+                must_be_clear_of_tables(site, mirror, mirror.location)
+                remove_garbage(site, mirror, catalog)
+    except CompactorError as error:
+        log.warning("%s: files that no snapshot of the mirror names stay for now: %s", mirror.name, error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorLag:
+    """The distance of a mirror to its table. ``problem`` says why nothing more is known."""
+
+    mirror: Mirror
+    commits: int | None = None
+    rows: int | None = None
+    problem: str | None = None
+
+
+def show_mirrors(site: Site) -> Iterator[MirrorLag]:
+    """Yields the lag of each mirrored table, as the metastore and the catalogs say now."""
+    for mirror in own_state(site).mirrors.all(site.name):
+        try:
+            with failing_alone(mirror.name):
+                yield _lag(site, mirror)
+        except CompactorError as error:
+            yield MirrorLag(mirror=mirror, problem=str(error))
+
+
+def _lag(site: Site, mirror: Mirror) -> MirrorLag:
+    catalog = open_catalog(site, mirror.catalog)
+    with catalog_errors(f"{mirror.identifier} in catalog {mirror.catalog}"):
+        iceberg = catalog.load_table(mirror.identifier)
+    offset = read_offset(mirror, iceberg)
+    table = named_table(site, mirror.name)
+    now = site.write_ids(table, site.metastore.transactions.snapshot())
+    head = iceberg.metadata.current_snapshot()
+    total = None if head is None or head.summary is None else head.summary["total-records"]
+    deleted = None if head is None or head.summary is None else head.summary["total-position-deletes"]
+    rows = int(total or 0) - int(deleted or 0)
+    if offset is None:
+        return MirrorLag(mirror=mirror, commits=now.high_watermark, rows=rows)
+    return MirrorLag(mirror=mirror, commits=len(LaterWriteIds(offset.write_ids, now)), rows=rows)
