@@ -53,6 +53,12 @@ def seconds(key: str) -> float:
     return number
 
 
+def default_timezone() -> str | None:
+    """Returns the time zone of Airflow's configuration; None for ``system``, whose name only the system knows."""
+    name = str(conf.get("core", "default_timezone", fallback="utc"))
+    return None if name == "system" else name
+
+
 def below_airflow(path: str) -> str:
     """Returns ``path`` as a browser requests it, since Airflow may be served below a prefix."""
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/") + path

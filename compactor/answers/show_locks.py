@@ -28,7 +28,7 @@ class LockShown(Row):
     blocked_by: str | None
     lock_type: str
     transaction_id: int
-    last_heartbeat: int
+    last_heartbeat: int | None
     acquired_at: int | None
     user: str
     hostname: str
@@ -133,7 +133,7 @@ def _lock(row: LockRow) -> LockShown:
         blocked_by=None if row.blocked_by is None else f"{row.blocked_by[0]}.{row.blocked_by[1]}",
         lock_type=row.type.name,
         transaction_id=row.txn,
-        last_heartbeat=row.last_heartbeat,
+        last_heartbeat=row.last_heartbeat or None,  # 0: its transaction sends them
         acquired_at=row.acquired_at,
         user=row.user,
         hostname=row.host,

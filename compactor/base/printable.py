@@ -33,6 +33,11 @@ def printable_json(text: str) -> str:
     )
 
 
+def count_text(count: int, singular: str, plural: str | None = None) -> str:
+    """Formats a number with its noun: ``1 file``, ``2 files``."""
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
+
+
 def few(names: Collection[str]) -> str:
     """Returns the first of the sorted ``names`` and the number of the others.
 

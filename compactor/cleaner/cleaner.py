@@ -19,7 +19,7 @@ from compactor.cleaner.cleaner_pass import Cleaned, CleanerPass, EndedUncleaned,
 from compactor.cleaner.cleaning_group import CleaningGroup
 from compactor.cleaner.cleaning_phases import Chosen
 from compactor.cleaner.gate import GROUP_SIZE, Gate
-from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, may_clean
+from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, describe_back_off, may_clean
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.queue_entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
@@ -159,11 +159,9 @@ def _clean_aborted(aborts: AbortedWrites, entity: Entity, pass_log: PassLog) -> 
 
 
 def _backing_off(site: Site) -> Iterator[Waiting]:
-    """Yields the entries that were skipped because cleaning them failed not long ago."""
-    now = site.metastore.now_ms()
-    for entry in site.metastore.cleaning.backing_off(now):
-        seconds = (next_cleaning(entry) - now) // 1000
-        because = f"cleaning failed ({entry.error or 'the reason is not known'}); tried again in {seconds} s"
+    """Yields the entries that were skipped because they wait, or because cleaning them failed not long ago."""
+    for entry in site.metastore.cleaning.backing_off(site.metastore.now_ms()):
+        because = describe_back_off(entry, next_cleaning(entry))
         yield Waiting(entity=entry.entity, entry_id=entry.id, because=because)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from compactor.base.errors import CompactorError, LockNotGranted, LostClaim, StorageError
 from compactor.cleaner.blockers import Blocker
 from compactor.compaction.cleaning import retry_retention
-from compactor.compaction.queue_entry import Entity, Entry
+from compactor.compaction.queue_entry import WAITS, Entity, Entry
 from compactor.compaction.states import State
 from compactor.site import lost_workers
 from compactor.site.restored_database import must_still_be_newest
@@ -129,7 +129,7 @@ class PassLog:
         Raises:
             LostClaim: it is no longer ready for cleaning.
         """
-        self._site.metastore.cleaning.back_off(entry, retention_ms, because)
+        self._site.metastore.cleaning.back_off(entry, retention_ms, f"{WAITS}{because}")
         self.add(Waiting(entity=entry.entity, entry_id=entry.id, because=because))
 
     def fail(self, entry: Entry, error: CompactorError) -> None:
@@ -147,7 +147,8 @@ class PassLog:
             if isinstance(error, LockNotGranted):  # only where directories cannot vanish in one step
                 self.wait(entry, 0, str(error))
                 return
-            retention = retry_retention(entry.retry_retention, self._site.settings)
+            before = entry.retry_retention if entry.waits is None else 0
+            retention = retry_retention(before, self._site.settings)
             self._site.metastore.cleaning.back_off(entry, retention, str(error))
         except LostClaim:
             log.info("%s entry %d: another cleaner was faster: %s", entry.entity, entry.id, error)

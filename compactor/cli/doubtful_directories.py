@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from compactor.base.errors import BadSetting, Refused
+from compactor.base.printable import count_text
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json, print_table, say
 
@@ -57,7 +58,8 @@ def resolve(
         print_json(resolution.to_json())
         return
     _report(resolution.directories)
-    say(f"{table}: {len(resolution.directories)} directories resolved, the next write ID is {resolution.next_write_id}")
+    directories = count_text(len(resolution.directories), "directory", "directories")
+    say(f"{table}: {directories} resolved, the next write ID is {resolution.next_write_id}")
 
 
 @click.command()

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.printable import count_text
 from compactor.base.utc import utc_text
 from compactor.cli.context import FAILED, CliContext, parse_pairs, with_context
-from compactor.cli.output import count_text, duration, print_json, say, size
+from compactor.cli.output import duration, print_json, say, size
 
 if TYPE_CHECKING:
     from compactor.answers.explain import Explanation, PartitionExplanation, Queued
     from compactor.answers.preview import Preview
     from compactor.answers.show_rows import QuarantineRow
+    from compactor.compaction.queue_entry import Entry
     from compactor.initiator.candidate_scan import Considered
 
 
@@ -82,8 +84,7 @@ def _partition_lines(partition: PartitionExplanation) -> Iterator[str]:
     for queued in partition.queue:
         yield from _request_lines(queued)
     for entry in partition.history:
-        ended = utc_text(entry.end) if entry.end else "?"
-        yield f"  {ended} compaction {entry.id} {entry.type.label.lower()}: {entry.state.label}" + (
+        yield f"  {_moments(entry)} compaction {entry.id} {entry.type.label.lower()}: {entry.state.label}" + (
             f": {entry.error}" if entry.error else ""
         )
     for kept in partition.quarantine:
@@ -91,11 +92,23 @@ def _partition_lines(partition: PartitionExplanation) -> Iterator[str]:
     for run in partition.runs:
         yield (
             f"  run of compaction {run['entry_id']}: {run['directories_before']} -> {run['directories_after']} "
-            f"directories, {run['files_before']} -> {run['files_after']} files, {run['stripes_copied']} stripes copied, "
+            f"directories, {run['files_before']} -> {run['files_after']} files, "
+            f"{count_text(int(str(run['stripes_copied'])), 'stripe')} copied, "
             f"{run['stripes_reencoded']} re-encoded, {float(str(run['seconds'])):.2f} s"
             + (f"; {size(int(str(run['bytes_taken_over'])))} in place, unread" if run["bytes_taken_over"] else "")
-            + (f"; {run['deltas_left']} deltas, {size(int(str(run['bytes_left'])))} left" if run["deltas_left"] else "")
+            + (
+                f"; {count_text(int(str(run['deltas_left'])), 'delta')}, {size(int(str(run['bytes_left'])))} left"
+                if run["deltas_left"]
+                else ""
+            )
         )
+
+
+def _moments(entry: Entry) -> str:
+    """Formats when an entry of the history committed and was cleaned, or when it ended."""
+    named = (("committed", entry.committed_at), ("cleaned", entry.cleaned_at))
+    moments = [f"{what} {utc_text(at)}" for what, at in named if at is not None]
+    return ", ".join(moments) or (f"ended {utc_text(entry.end)}" if entry.end else "ended")
 
 
 def _quarantine_line(row: QuarantineRow) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from compactor.base.printable import printable, printable_json
+from compactor.base.printable import count_text, printable, printable_json
 from compactor.base.redaction import redact, redact_plain
 from compactor.base.utc import utc_text
 
@@ -114,7 +114,7 @@ def cell(column: str, value: object) -> str:
     if value is None:
         return _NONE
     if column in _TIMES and isinstance(value, int):
-        return utc_text(value)
+        return utc_text(value) if value > 0 else _NONE  # Hive writes 0 for no time
     if column in _BYTES and isinstance(value, int):
         return size(value)
     if column in _DURATIONS and isinstance(value, int):
@@ -136,17 +136,12 @@ def size(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{math.floor(number * 10 + 0.5) / 10:.1f} {_UNITS[unit]}"
 
 
-def count_text(count: int, singular: str, plural: str | None = None) -> str:
-    """Formats a number with its noun: ``1 file``, ``2 files``."""
-    return f"{count} {singular if count == 1 else plural or singular + 's'}"
-
-
 def duration(milliseconds: int) -> str:
     """Formats a duration or age in the largest unit of which it has two."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds >= 2 * length:
             return f"{milliseconds // length} {unit}"
-    return f"{milliseconds} ms"
+    return f"{milliseconds} ms" if milliseconds else "0 s"
 
 
 def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:

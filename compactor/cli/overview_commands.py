@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from compactor.base.printable import count_text
 from compactor.base.utc import utc_text
 from compactor.cli.context import CliContext, parse_pairs, with_context
 from compactor.cli.output import (
     cell,
-    count_text,
     duration,
     print_either,
     print_json,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compactor.base.errors import BadSetting, CompactorError, NotFound
+from compactor.base.printable import count_text
 from compactor.base.stop_signals import Stop, catch_stop_signals
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json_line, say, size
@@ -107,7 +108,8 @@ def cleaner(context: CliContext, once: bool) -> None:
             return not done.failed
         for cleaned in done.cleaned:
             what = "aborted transactions" if cleaned.entry_id is None else f"compaction {cleaned.entry_id}"
-            say(f"{cleaned.entity}: {what} cleaned, {len(cleaned.removed)} directories, {size(cleaned.bytes_freed)}")
+            directories = count_text(len(cleaned.removed), "directory", "directories")
+            say(f"{cleaned.entity}: {what} cleaned, {directories}, {size(cleaned.bytes_freed)}")
         for waiting in done.waiting:
             say(f"{waiting.entity}: compaction {waiting.entry_id} waits: {waiting.because}")
             for blocker in waiting.blockers:

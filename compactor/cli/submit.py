@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compactor.base.printable import count_text
 from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, say, size
 from compactor.cli.spark_line import (
@@ -76,7 +77,7 @@ def submit(context: CliContext, pools: tuple[str, ...], master: str | None, depl
 
 def _report_batch(context: CliContext, batch: PlannedBatch, what: str) -> None:
     if not context.json:
-        say(f"batch {batch.batch_id}: {batch.entries} entries, {what}")
+        say(f"batch {batch.batch_id}: {count_text(batch.entries, 'entry', 'entries')}, {what}")
 
 
 def _launch(

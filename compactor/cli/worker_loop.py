@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from compactor.base.errors import CompactorError
+from compactor.base.printable import count_text
 from compactor.base.stop_signals import Stop
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import MAX_GROUP_SIZE, WorkerPass, count_concurrent_groups, run_batch, run_without_repair
@@ -88,7 +89,7 @@ class CliWorker:
                 repaired=tuple(r for done in groups for r in done.repaired),
             )
         )
-        self._say(f"worker: {self.worked} entries, {self.failures} failed")
+        self._say(f"worker: {count_text(self.worked, 'entry', 'entries')}, {self.failures} failed")
 
     def run_until_stopped(self, linger_s: float | None) -> None:
         """Compacts entries as they come, until a stop signal or ``linger_s`` without work.
@@ -103,7 +104,7 @@ class CliWorker:
             elif linger_s is not None and time.monotonic() - idle_since >= linger_s:
                 break
             self._stop.wait(_POLL_S if linger_s is None else min(_POLL_S, linger_s))
-        self._say(f"worker: {self.worked} entries, {self.failures} failed")
+        self._say(f"worker: {count_text(self.worked, 'entry', 'entries')}, {self.failures} failed")
 
     def close(self) -> None:
         """Stops Spark, or the processes that replace it, and cancels the executors' tokens."""

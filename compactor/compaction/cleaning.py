@@ -16,6 +16,7 @@ from compactor.acid.listing import describe_unparsable
 from compactor.acid.names import known_directory
 from compactor.base.errors import BadName
 from compactor.base.ids import TxnId
+from compactor.base.utc import utc_text
 from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.settings.precedence import Settings
@@ -142,8 +143,16 @@ def _check_delay(entry: Entry, now_ms: int, settings: Settings) -> Wait | None:
         due = max(due, max(committed, entry.cleaner_start or 0, entry.enqueue_time or 0) + entry.retry_retention)
     if now_ms > due:
         return None
-    reason = "its last cleaning failed" if entry.retry_retention else "hive.compactor.delayed.cleanup.enabled is true"
-    return Wait(because=f"{reason}: not before {due} (epoch ms), {due - now_ms} ms from now")
+    if entry.retry_retention:
+        return Wait(because=describe_back_off(entry, due))
+    return Wait(because=f"hive.compactor.delayed.cleanup.enabled is true; it is cleaned from {utc_text(due)} on")
+
+
+def describe_back_off(entry: Entry, due: int) -> str:
+    """Returns what an entry waits for until ``due`` (epoch ms), or how its last cleaning failed."""
+    if entry.waits is not None:
+        return f"{entry.waits}; it is cleaned from {utc_text(due)} on"
+    return f"cleaning failed ({entry.error or 'the reason is not known'}); tried again from {utc_text(due)} on"
 
 
 def _check_forbidden(entry: Entry, facts: CleaningFacts) -> Clean | Drop:

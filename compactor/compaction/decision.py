@@ -19,6 +19,7 @@ from compactor.acid.listing import AcidDir, DataFile, describe_unparsable
 from compactor.acid.names import Base, BucketFile, DeltaKind, parse_file
 from compactor.acid.names import parse_directory as parse_name
 from compactor.base.errors import BadName
+from compactor.base.printable import count_text
 from compactor.compaction.health import SMALL_FILE
 from compactor.compaction.states import CompactionType
 from compactor.settings.precedence import Settings
@@ -291,7 +292,7 @@ def _decide_by_number(facts: Facts, settings: Settings, numbers: Mapping[str, in
     limit = settings.integer(_NUM)
     if facts.deltas <= limit:
         return None
-    because = f"{facts.deltas} deltas > {limit} ({_NUM})"
+    because = f"{count_text(facts.deltas, 'delta')} > {limit} ({_NUM})"
     flips = (f"{_NUM} of {facts.deltas} or more",)
     if _has_no_base(facts):
         return Major(because=f"{because}, and no base", numbers=numbers, flips=flips)
@@ -335,7 +336,7 @@ def _check_worth(chosen: Decision, facts: Facts) -> Decision:
         return chosen
     if facts.obsolete:
         return CleanOnly(
-            because=f"{shortage}, but {facts.obsolete} obsolete or aborted directories wait to be removed",
+            because=f"{shortage}, but {_describe_obsolete(facts.obsolete)} to be removed",
             numbers=chosen.numbers,
             flips=("another delta",),
         )
@@ -345,7 +346,7 @@ def _check_worth(chosen: Decision, facts: Facts) -> Decision:
 def _describe_calm(facts: Facts, settings: Settings) -> str:
     if facts.deltas == 0:
         return f"there are no deltas to merge{_describe_waiting(facts.waiting)}"
-    parts = [f"{facts.deltas} deltas <= {settings.integer(_NUM)} ({_NUM})"]
+    parts = [f"{count_text(facts.deltas, 'delta')} <= {settings.integer(_NUM)} ({_NUM})"]
     if not _has_no_base(facts) and facts.base_bytes:
         ratio = facts.delta_bytes / facts.base_bytes
         parts.append(f"deltas are {ratio:.3g} of the base <= {settings.ratio(_PCT):g} ({_PCT})")
@@ -359,13 +360,17 @@ def _describe_waiting(number: int) -> str:
     return f"; {number} {what} for an open transaction to end (compactor show transactions)"
 
 
+def _describe_obsolete(number: int) -> str:
+    return f"{number} obsolete or aborted {'directory waits' if number == 1 else 'directories wait'}"
+
+
 def _list_flips(facts: Facts, settings: Settings) -> tuple[str, ...]:
     limit = settings.integer(_NUM)
-    flips = [f"more than {limit} deltas (now {facts.deltas})"]
+    flips = [f"more than {count_text(limit, 'delta')} (now {facts.deltas})"]
     if facts.base_bytes:
         limit_bytes = settings.ratio(_PCT) * facts.base_bytes
         flips.append(f"more than {limit_bytes:.0f} bytes in deltas (now {facts.delta_bytes})")
-    flips.append(f"more than {settings.integer(_ABORTS)} aborted transactions (now {facts.aborts})")
+    flips.append(f"more than {count_text(settings.integer(_ABORTS), 'aborted transaction')} (now {facts.aborts})")
     return tuple(flips)
 
 

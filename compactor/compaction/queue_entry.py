@@ -9,6 +9,7 @@ from types import MappingProxyType
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.states import ENDED_BADLY, CompactionType, State
 
+WAITS = "waits: "  #: begins CQ_ERROR_MESSAGE of a row that waits for its cleaning without a failure
 LOCATION = "location"  #: the property in which Hive's soft delete names the files that its cleaner removes
 
 
@@ -114,6 +115,11 @@ class Entry:
         """The time that its worker took (ms), from the claim to the commit or to an end without one."""
         ended = self.committed_at or self.end
         return None if ended is None or self.start is None else max(0, ended - self.start)
+
+    @property
+    def waits(self) -> str | None:
+        """The reason for which its cleaning waits, such as ``compactor.forget.grace``; None after a failure."""
+        return self.error.removeprefix(WAITS) if self.error is not None and self.error.startswith(WAITS) else None
 
     @property
     def can_be_requested_again(self) -> bool:

@@ -12,6 +12,7 @@ from sqlalchemy import Table
 
 from compactor.acid import txn_states
 from compactor.base.identities import is_compactor
+from compactor.base.printable import count_text
 from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
 from compactor.database import privileges
@@ -319,7 +320,7 @@ def check_queue(site: Site) -> Iterator[Finding]:
             fix="make sure that a worker of their pool runs (`compactor show compactions` shows the pools)",
         )
     if not (old or waiting or lost or contradicting):
-        yield ok("queue", f"{len(entries)} entries, none is stuck")
+        yield ok("queue", f"{count_text(len(entries), 'entry', 'entries')}, none is stuck")
 
 
 def _find_left_to_hive(site: Site, entries: Sequence[Entry], now: int) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from compactor.acid import txn_states
 from compactor.acid.names import Quarantine, parse_directory, parse_hidden, parse_quarantine, parse_staging
 from compactor.base.errors import BadName, CompactorError, failing_alone
+from compactor.base.printable import count_text
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.settings.precedence import Settings
 from compactor.site.finding import Finding, Level, first_few, ok
@@ -70,7 +71,10 @@ def check_storage(site: Site) -> Iterator[Finding]:
 
 
 def _findings(walk: _PathWalk) -> Iterator[Finding]:
-    checked = f"{walk.directories} directories of {walk.tables} transactional tables"
+    checked = (
+        f"{count_text(walk.directories, 'directory', 'directories')} of "
+        f"{count_text(walk.tables, 'transactional table')}"
+    )
     if walk.unreachable:
         yield Finding(
             level=Level.FAIL,
@@ -90,7 +94,7 @@ def _findings(walk: _PathWalk) -> Iterator[Finding]:
             fix="run workers and cleaners as the tables' owner (docs/production.md), or grant this user the right",
         )
     for guarantees, number in walk.stores.items():
-        yield ok("guarantees", f"{number} directories in {guarantees}")
+        yield ok("guarantees", f"{count_text(number, 'directory', 'directories')} in {guarantees}")
     if walk.orphans:
         yield Finding(
             level=Level.WARN,

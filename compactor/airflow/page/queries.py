@@ -16,7 +16,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import APIRouter, Depends, Query
 
-from compactor.airflow.configuration import dag_id
+from compactor.airflow.configuration import dag_id, default_timezone
 from compactor.airflow.page.access import By, may_see
 from compactor.airflow.page.readers import PageWork, on_readers
 from compactor.airflow.page.request_bounds import PartitionName, SearchText, TableName, Word
@@ -115,6 +115,7 @@ def read_overview(by: By) -> dict[str, Any]:
             "outcomes": {} if state is None else state.conditions.outcomes(site.name),
             "looked_at": None if state is None else state.decisions.newest(site.name, PASS),
             "now": site.metastore.now_ms(),
+            "timezone": default_timezone(),
             "queue": {state.label: count for state, count in site.metastore.entries.count_queued().items()},
             "dags": {name: dag_id(name, by.metastore) for name in _DAGS},
             "user": by.name,

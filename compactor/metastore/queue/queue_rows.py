@@ -11,7 +11,7 @@ from sqlalchemy import RowMapping, Table, and_, case, func, literal, not_, selec
 
 from compactor.base.errors import BadName, NotSupported, failure_of
 from compactor.base.ids import TxnId, WriteId
-from compactor.compaction.queue_entry import LOCATION, Entity, Entry
+from compactor.compaction.queue_entry import LOCATION, WAITS, Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.locations import in_catalog
 from compactor.metastore.catalog.values import ICEBERG, TABLE_TYPE
@@ -179,7 +179,9 @@ def ended(row: _Row) -> Entry:
 def history_row(row: _Row, state: State, now: int, error: str | None) -> dict[str, Any]:
     """Returns the row of COMPLETED_COMPACTIONS that a queue row becomes."""
     values = {f"CC_{name}": row[f"CQ_{name}"] for name in MOVED}
-    values |= {"CC_STATE": state.value, "CC_END": now, "CC_ERROR_MESSAGE": error or row["CQ_ERROR_MESSAGE"]}
+    before = row["CQ_ERROR_MESSAGE"]
+    kept = None if before is not None and before.startswith(WAITS) else before  # the wait is over
+    values |= {"CC_STATE": state.value, "CC_END": now, "CC_ERROR_MESSAGE": error or kept}
     if values["CC_START"] is None:
         values["CC_START"] = 0  # as in Hive, whose SHOW COMPACTIONS and history purge read it
     return values

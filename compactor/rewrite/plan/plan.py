@@ -15,6 +15,7 @@ from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import BadFile, BadName, NotLossless, NotSupported, Refused
 from compactor.base.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.base.printable import count_text
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Shape, Unit
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
@@ -40,7 +41,8 @@ class Remainder:
     def __str__(self) -> str:
         if not self.because:
             return ""
-        return f"{self.because}; {self.deltas} deltas, {self.bytes} bytes left" if self.deltas else self.because
+        left = f"; {count_text(self.deltas, 'delta')}, {self.bytes} bytes left" if self.deltas else ""
+        return f"{self.because}{left}"
 
 
 NOTHING_LEFT = Remainder()

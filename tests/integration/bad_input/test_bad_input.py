@@ -193,7 +193,7 @@ def test_the_cleaner_removes_nothing_beside_a_name_that_it_cannot_read(site: Sit
     again = clean(site)
     (waits,) = again.waiting
     assert (waits.entity, again.failed) == (BAD, ())
-    assert f"cleaning failed ({failed.because}); tried again in " in waits.because
+    assert f"cleaning failed ({failed.because}); tried again from 20" in waits.because
 
 
 def test_a_file_that_vanishes_while_it_is_compacted(site: Site, table: Table) -> None:

@@ -271,7 +271,7 @@ def test_a_lingering_worker_takes_what_comes_and_ends(
     assert compactor("compact", "default.f1_basic").exit_code == 0
     result = compactor("run", "worker", "--in-process", "--linger", "0.1")
     assert result.exit_code == 0
-    assert "worker: 1 entries, 0 failed" in result.stdout
+    assert "worker: 1 entry, 0 failed" in result.stdout
 
 
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

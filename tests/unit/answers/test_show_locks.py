@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from compactor.answers.show_locks import LockExtended, LockShown, show_locks, show_locks_extended
+from compactor.cli.output import cell
 from compactor.locking.lock_types import LockRequest, LockType
 from compactor.site.named_tables import Where
 from compactor.site.site import Site
@@ -50,6 +51,8 @@ def test_extended_locks_show_how_long_and_what_they_wait_for(deployment: Site) -
     locks.acquire(second, exclusive, "bob", "there")
     held, waiting = show_locks_extended(deployment, Where(database="default", table="t"))
     assert LockExtended.columns()[:13] == LockShown.columns()
+    assert held.last_heartbeat is None  # its transaction sends them, and 0 is not a time
+    assert cell("last_heartbeat", held.last_heartbeat) == cell("last_heartbeat", 0) == "-"
     assert held.held_ms is not None
     assert 0 <= held.held_ms < 60_000
     assert (held.waits_for, waiting.held_ms) == (None, None)

@@ -51,7 +51,7 @@ def test_nothing_changes_without_yes(compactor: Compactor, deployment: Site, res
 def test_a_directory_is_kept(compactor: Compactor, deployment: Site, restored: Table) -> None:
     done = compactor("resolve", "default.t", "--keep", NAME, "--yes")
     assert done.stdout == (
-        f"default.t {NAME}: keep, now {NAME}\ndefault.t: 1 directories resolved, the next write ID is 4\n"
+        f"default.t {NAME}: keep, now {NAME}\ndefault.t: 1 directory resolved, the next write ID is 4\n"
     )
     assert len(rows_of(deployment, restored)) == 2
     assert compactor("resolve", "default.t").stdout == "nothing is in doubt\n"

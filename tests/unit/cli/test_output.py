@@ -48,7 +48,7 @@ def test_cells(column: str, value: object, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("milliseconds", "text"),
-    [(0, "0 ms"), (1_999, "1999 ms"), (2_000, "2 s"), (7_200_000, "2 h"), (172_800_000, "2 d")],
+    [(0, "0 s"), (1_999, "1999 ms"), (2_000, "2 s"), (7_200_000, "2 h"), (172_800_000, "2 d")],
 )
 def test_durations(milliseconds: int, text: str) -> None:
     assert output.duration(milliseconds) == text

@@ -95,7 +95,7 @@ def test_everything_that_can_be_claimed_is_done_and_reported(
     before = rows_of(deployment, deployment.metastore.catalog.table("default", "t"))
     working.run_once()
     assert said[0].startswith("default.t: compaction 1 major compacted in ")
-    assert said[1] == "worker: 1 entries, 0 failed"
+    assert said[1] == "worker: 1 entry, 0 failed"
     (done,) = reports
     assert [outcome.entry.id for outcome in done.outcomes] == [1]
     assert rows_of(deployment, deployment.metastore.catalog.table("default", "t")) == before

@@ -20,7 +20,7 @@ from compactor.compaction.cleaning import (
     may_clean,
     retry_retention,
 )
-from compactor.compaction.queue_entry import Entity, Entry
+from compactor.compaction.queue_entry import WAITS, Entity, Entry
 from compactor.compaction.states import NEXT, CompactionType, State
 from compactor.settings.precedence import Layer, Settings
 
@@ -149,8 +149,21 @@ def test_back_off_counts_from_the_last_attempt() -> None:
     row = replace(READY, cleaner_start=tried, retry_retention=300_000)
     waiting = _may(row, now=tried + 300_000)
     assert isinstance(waiting, Wait)
-    assert waiting.because.startswith("its last cleaning failed")
+    assert waiting.because.startswith("cleaning failed (the reason is not known); tried again from 1970-01-01T")
     assert _may(row, now=tried + 300_001) == Clean()
+
+
+def test_a_row_that_waits_has_not_failed() -> None:
+    """It tells what waits, for what, and until which time of day."""
+    what = "delta_3_3: written by transactions that were first seen aborted within compactor.forget.grace"
+    row = replace(READY, cleaner_start=1_795_794_056_157, retry_retention=3_600_000, error=f"{WAITS}{what}")
+    assert _may(row, now=1_795_794_056_157) == Wait(because=f"{what}; it is cleaned from 2026-11-27T16:40:56Z on")
+    assert _may(replace(row, error="no space"), now=1_795_794_056_157) == Wait(
+        because="cleaning failed (no space); tried again from 2026-11-27T16:40:56Z on"
+    )
+    delayed = _may(now=COMMITTED, settings=DELAYED)
+    assert isinstance(delayed, Wait)
+    assert delayed.because.startswith("hive.compactor.delayed.cleanup.enabled is true; it is cleaned from ")
 
 
 def test_cleaner_start_alone_causes_no_back_off() -> None:

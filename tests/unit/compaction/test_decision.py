@@ -142,7 +142,7 @@ def test_one_delta_over_the_threshold_is_not_asked_for_again_and_again() -> None
     decision = _decide(_facts(0, 5, 1), {"hive.compactor.delta.num.threshold": "0"})
     assert type(decision) is NotNeeded
     assert decision.because == (
-        "1 deltas > 0 (hive.compactor.delta.num.threshold), and no base, but one delta alone merges with nothing"
+        "1 delta > 0 (hive.compactor.delta.num.threshold), and no base, but one delta alone merges with nothing"
     )
     obsolete = _decide(_facts(0, 5, 1, obsolete=3), {"hive.compactor.delta.num.threshold": "0"})
     assert type(obsolete) is CleanOnly

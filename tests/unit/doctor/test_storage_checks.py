@@ -42,9 +42,7 @@ def test_a_location_in_an_unknown_storage_fails(deployment: Site, warehouse: Pat
 
 def test_the_guarantees_of_the_stores_in_use_are_shown(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step(CALM), warehouse)
-    assert found(deployment, "guarantees").found.startswith(
-        "1 directories in local or mounted directory: a directory is"
-    )
+    assert found(deployment, "guarantees").found.startswith("1 directory in local or mounted directory: a directory is")
 
 
 @pytest.mark.parametrize(

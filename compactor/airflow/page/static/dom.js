@@ -1,5 +1,7 @@
 /** Creates elements without markup in strings: a table's name is always treated as text. */
 
+import { moment } from "./format.js";
+
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -57,7 +59,7 @@ export function ago(ms, now, text) {
   if (ms == null) return h("span", { class: "muted" }, "never");
   const at = new Date(ms);
   if (Number.isNaN(at.getTime())) return h("span", { class: "muted" }, String(ms)); // no time, and anybody may write the queue
-  return h("time", { datetime: at.toISOString(), title: at.toLocaleString() }, `${text(Math.max(0, now - ms))} ago`);
+  return h("time", { datetime: at.toISOString(), title: moment(ms) }, `${text(Math.max(0, now - ms))} ago`);
 }
 
 /** ``db.table`` with its partition below. */

@@ -41,8 +41,39 @@ export function duration(ms) {
   return ms > 0 ? "< 1 s" : "0 s";
 }
 
+/** The zone that people have chosen in Airflow, which this page shares an origin with; else that of Airflow's configuration. */
+let zone = chosenZone() || "UTC";
+
+function chosenZone() {
+  try {
+    return JSON.parse(localStorage.getItem("timezone"));
+  } catch {
+    return null; // not set, not JSON, or no storage
+  }
+}
+
+export function useZone(configured) {
+  zone = [chosenZone(), configured, Intl.DateTimeFormat().resolvedOptions().timeZone, "UTC"].find(isZone);
+}
+
+function isZone(name) {
+  try {
+    return Boolean(name && new Intl.DateTimeFormat("en", { timeZone: name }));
+  } catch {
+    return false;
+  }
+}
+
+/** A time of day with its zone beside it. */
 export function moment(ms) {
-  return new Date(ms).toLocaleString();
+  const at = new Date(ms);
+  if (Number.isNaN(at.getTime())) return String(ms); // no time, and anybody may write the queue
+  return at.toLocaleString("sv-SE", { timeZone: zone, timeZoneName: "short" });
+}
+
+/** A sentence of the server with its times, which are in UTC, in the zone of the page. */
+export function withMoments(text) {
+  return text?.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (time) => moment(Date.parse(time)));
 }
 
 /** Formats seconds in short form. */

@@ -3,7 +3,7 @@
 import { metastore, read, view } from "./api.js";
 import { askToCompact, complain, forget } from "./dialogs.js";
 import { fill, h, keepingFocus } from "./dom.js";
-import { counted } from "./format.js";
+import { counted, moment, useZone } from "./format.js";
 import { followTheme } from "./theme.js";
 import * as blocked from "./blocked.js";
 import * as history from "./history.js";
@@ -19,6 +19,7 @@ const [title, chosen] = VIEWS[view];
 const shell = { overview: null, refresh, place, busy };
 
 function showShell(overview) {
+  useZone(overview.timezone);
   document.title = `${title} · Compactor`;
   const queued = Object.values(overview.queue).reduce((sum, n) => sum + n, 0);
   fill(document.getElementById("views"), Object.entries(VIEWS).map(([name, [label]]) =>
@@ -33,7 +34,7 @@ function showShell(overview) {
   mode.textContent = `mode ${overview.mode}${others.length ? `, other in ${others.length}` : ""}`;
   mode.title = [`compactor.mode, from ${overview.mode_source}`, ...others.map(([name, own]) => `${name}: ${own}`)].join("\n");
   document.getElementById("compact").hidden = !overview.rights.compact;
-  document.getElementById("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
+  document.getElementById("updated").textContent = `Updated ${moment(Date.now())}`;
 }
 
 async function refresh() {

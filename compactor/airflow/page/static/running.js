@@ -2,7 +2,7 @@
 
 import { complain, confirm } from "./dialogs.js";
 import { bar, external, h, keepingFocus } from "./dom.js";
-import { bytes, counted, duration } from "./format.js";
+import { bytes, counted, duration, withMoments } from "./format.js";
 
 const OFTEN = 2000; // ms between two looks at what runs
 let timer;
@@ -34,7 +34,7 @@ export function worker(row) {
 
 export function progress(row) {
   const batch = row.batch ? h("span", { class: "partition" }, `batch ${row.batch.batch}: ${row.batch.done} of ${counted(row.batch.entries, "entry", "entries")} done`) : null;
-  if (!isRunning(row)) return [h("span", {}, /^(a|the) /.test(row.waits_for || "") ? `waits for ${row.waits_for}` : row.waits_for), batch];
+  if (!isRunning(row)) return [h("span", {}, withMoments(/^(a|the) /.test(row.waits_for || "") ? `waits for ${row.waits_for}` : row.waits_for)), batch];
   return [h("span", {}, `working for ${duration(row.working_ms)}${left(row)}`), ...(row.progress ? units(row.progress) : elapsed(row)), batch];
 }
 

@@ -33,6 +33,23 @@ def test_no_size_is_a_thousand_of_its_unit() -> None:
     assert formatted("bytes", [999, 12_345, 999_949, 999_950]) == ["999 B", "12.3 kB", "999.9 kB", "1.0 MB"]
 
 
+def test_a_time_of_day_has_its_zone_beside_it() -> None:
+    assert formatted("moment", [1_795_797_656_157]) == ["2026-11-27 16:40:56 UTC"]
+    script = (
+        f"import {{ moment, useZone, withMoments }} from '{FORMAT.as_uri()}'; useZone('Europe/Berlin'); "
+        "const winter = moment(1795797656157); useZone('no zone at all'); const else_ = moment(1795797656157);"
+        "useZone('utc'); console.log(JSON.stringify([winter, else_, withMoments('from 2026-11-27T16:40:56Z on')]));"
+    )
+    done = subprocess.run(
+        [NODE, "--input-type=module", "-e", script], capture_output=True, text=True, check=True, env={"TZ": "UTC"}
+    )
+    assert json.loads(done.stdout) == [
+        "2026-11-27 17:40:56 CET",
+        "2026-11-27 16:40:56 UTC",
+        "from 2026-11-27 16:40:56 UTC on",
+    ]
+
+
 def test_one_thing_is_no_plural() -> None:
     assert formatted("counted", [0, 1, 2, 1000], "directory", "directories") == [
         "0 directories",
