@@ -54,7 +54,7 @@ def seconds(key: str) -> float:
 
 
 def default_timezone() -> str | None:
-    """Returns the time zone of Airflow's configuration; None for ``system``, whose name only the system knows."""
+    """Returns the time zone of Airflow's configuration; None for ``system``, which is not a name."""
     name = str(conf.get("core", "default_timezone", fallback="utc"))
     return None if name == "system" else name
 

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -215,7 +216,7 @@ def run_without_repair(
     site = site.for_a_pass()
     outcomes: list[Outcome] = []
     lock = threading.Lock()
-    sampler, under_way = CostSampler(site), UnderWay()
+    sampler, under_way, began = CostSampler(site), UnderWay(), site.metastore.now_ms()
 
     def run_group(options: Options, group: Sequence[int]) -> Sequence[int]:
         if not may_begin():
@@ -233,7 +234,7 @@ def run_without_repair(
         try:
             return work_together(site, group, runner, options, on_done)
         finally:
-            _store_figures(site, done, sampler)
+            _store_figures(site, done, sampler, began)
 
     size = min(MAX_GROUP_SIZE, site.settings.integer("hive.txn.max.open.batch"), -(-len(ids) // parallel) or 1)
     groups: list[Sequence[int]] = [ids[start : start + size] for start in range(0, len(ids), size)]
@@ -258,10 +259,13 @@ def run_without_repair(
     return WorkerPass(outcomes=tuple(sorted(outcomes, key=lambda o: o.entry.id)))
 
 
-def _store_figures(site: Site, outcomes: Iterable[Outcome], sampler: CostSampler) -> None:
+def _store_figures(site: Site, outcomes: Iterable[Outcome], sampler: CostSampler, began: int) -> None:
     """Measures and stores the figures of a group's runs, for ``explain`` and the page.
 
     No correctness depends on them.
+
+    Args:
+        began: begin of the batch (epoch ms); its own runs do not predict each other.
     """
     if site.state is None:
         return
@@ -271,19 +275,25 @@ def _store_figures(site: Site, outcomes: Iterable[Outcome], sampler: CostSampler
         try:
             committed = site.metastore.entries.commit_times([run.entry_id for run in runs])
             dated = [replace(run, ended_at=committed.get(run.entry_id)) for run in runs]
-            site.state.runs.add_all(_add_estimates(site, dated))
+            site.state.runs.add_all(_add_estimates(site, dated, began))
         except Exception as error:  # noqa: BLE001 - the compactions are committed (PROTOCOL 11.14)
             log.warning("the figures of %d entries could not be stored: %s", len(runs), error)
 
 
-def _add_estimates(site: Site, runs: Sequence[Run]) -> list[Run]:
-    """Returns the runs with the seconds that earlier runs predict for them."""
-    stores = {run.store: estimator_of(site.state, site.name, run.store) for run in runs if run.store is not None}
+def _add_estimates(site: Site, runs: Sequence[Run], began: int) -> list[Run]:
+    """Returns the runs of a group with the seconds that the runs of earlier batches predict for all of it."""
+    group_key = uuid.uuid4().hex if len(runs) > 1 else None
     estimated = []
-    for run in runs:
-        past = past_of(run)
-        expected = None if past is None else stores[past.work.store].estimate(past.work)
-        estimated.append(run if expected is None else replace(run, expected_seconds=expected.seconds))
+    for store in sorted({run.store or "" for run in runs}):
+        group = [replace(run, group_key=group_key) for run in runs if (run.store or "") == store]
+        past = past_of(group)
+        estimate = None
+        if past is not None:
+            estimate = estimator_of(site.state, site.name, store, before=began).estimate(past.work)
+        if estimate is not None:
+            seconds, low, high = estimate.seconds, estimate.low, estimate.high
+            group = [replace(run, expected_seconds=seconds, expected_low=low, expected_high=high) for run in group]
+        estimated += group
     return estimated
 
 

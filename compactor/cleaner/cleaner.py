@@ -159,7 +159,7 @@ def _clean_aborted(aborts: AbortedWrites, entity: Entity, pass_log: PassLog) -> 
 
 
 def _backing_off(site: Site) -> Iterator[Waiting]:
-    """Yields the entries that were skipped because they wait, or because cleaning them failed not long ago."""
+    """Yields the entries that were skipped because they wait, or because their cleaning has just failed."""
     for entry in site.metastore.cleaning.backing_off(site.metastore.now_ms()):
         because = describe_back_off(entry, next_cleaning(entry))
         yield Waiting(entity=entry.entity, entry_id=entry.id, because=because)

@@ -1,14 +1,15 @@
 """Estimates the time of a compaction from the figures of earlier runs. Pure.
 
-The time is a sum: a constant, and a rate for each file, each byte copied and each byte re-encoded. The rates are fitted to
-the newest runs over the same store, so that the relative error is least; outliers weigh little. Runs that went together wait
-for each other, so each counts as the work of all of them.
+The time is a sum: a constant, and a rate for each entry, file, byte copied and byte re-encoded. The rates are fitted to
+the newest runs over the same store, so that the relative error is least; outliers weigh little. Entries that a worker takes
+at once wait for each other. They are one run, with the work of all of them. No estimate is longer than the slowest
+comparable run allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, combinations
 from statistics import median
 
@@ -19,6 +20,10 @@ from compactor.state.state_database import OwnState
 
 #: Runs that are looked at, and the least number of similar runs for an estimate.
 NEWEST, FEWEST = 200, 5
+_ROWS = 2_000  #: rows that are read for them
+_FOLDS = 4  #: parts of the runs, each of which is compared with the fit to the others
+_ALIKE = 2.0  #: runs within this factor of the nearest one's size are comparable
+_MIXED = "MIXED"  #: the type of entries of several types that went together
 _ROUNDS = 8  #: of reweighting the errors
 _CLOSE = 0.05  #: a relative error that counts as none
 _OUTER = (0.1, 0.9)  #: quantiles of earlier runs; the next one is expected between them
@@ -32,8 +37,8 @@ ERRORS_OF = 50  #: newest runs whose estimates are compared with their times
 class EstimatedWork:
     """The work of a compaction: files to open, and bytes to copy and to re-encode.
 
-    ``store`` is the scheme of its location, such as ``hdfs``; ``type`` is Hive's. ``together`` is the number of entries that
-    its worker takes at once.
+    ``store`` is the scheme of its location, such as ``hdfs``; ``type`` is Hive's. ``entries`` is the number of entries that
+    its worker takes at once; the other figures are their sums.
     """
 
     store: str
@@ -41,20 +46,29 @@ class EstimatedWork:
     files: int
     bytes_copied: int
     bytes_reencoded: int
-    together: int = 1
+    entries: int = 1
 
     @property
     def parts(self) -> tuple[float, ...]:
-        """The parts that time is spent on: the run itself, files, MB copied, MB re-encoded."""
-        return (
-            1.0,
-            *(self.together * part for part in (self.files, self.bytes_copied / 1e6, self.bytes_reencoded / 1e6)),
+        """The parts that time is spent on: the run itself, entries, files, MB copied, MB re-encoded."""
+        return (1.0, self.entries, self.files, self.bytes_copied / 1e6, self.bytes_reencoded / 1e6)
+
+    def scale_of(self, other: EstimatedWork) -> float:
+        """Returns the factor by which ``other`` must grow to be at least as much work in every respect."""
+        pairs = (
+            (self.entries, other.entries),
+            (1 + self.files, 1 + other.files),
+            (1e6 + self.bytes_reencoded, 1e6 + other.bytes_reencoded),
+            (1e6 + self.bytes_copied + self.bytes_reencoded, 1e6 + other.bytes_copied + other.bytes_reencoded),
         )
+        return max(own / others for own, others in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """A run that has ended. ``seconds`` is the time from its claim to its commit.
+    """A run that has ended, of one entry or of several that went together.
+
+    ``seconds`` is the time from its claim to its commit.
 
     ``core_seconds`` is None if they were not measured. ``bytes_encoded`` are the bytes written that were not copied.
     """
@@ -105,7 +119,7 @@ class Estimator:
 class _Model:
     """The fitted rates in seconds and in core-seconds, and how far runs differed from them."""
 
-    runs: int
+    like: Sequence[PastRun]
     rates: _Array
     core_rates: _Array | None
     low: float
@@ -114,32 +128,51 @@ class _Model:
 
     @classmethod
     def fit(cls, like: Sequence[PastRun]) -> _Model:
-        rates = _fit_rates([(past.work.parts, past.seconds) for past in like])
-        ratios = [past.seconds / _time(past.work, rates) for past in like]
-        low, high = np.quantile(ratios, _OUTER)
-        single_runs = [
-            (replace(past.work, together=1).parts, past.core_seconds) for past in like if past.core_seconds is not None
-        ]
+        low, high = np.quantile(_held_out_ratios(like), _OUTER)
+        measured = [(past.work.parts, past.core_seconds) for past in like if past.core_seconds is not None]
         return cls(
-            runs=len(like),
-            rates=rates,
-            core_rates=_fit_rates(single_runs) if len(single_runs) >= FEWEST else None,
+            like=like,
+            rates=_fit_times(like),
+            core_rates=_fit_rates(measured) if len(measured) >= FEWEST else None,
             low=min(1.0, float(low)),
             high=max(1.0, float(high)),
             shrinks_to=_shrink_factor(like),
         )
 
     def estimate(self, work: EstimatedWork) -> Estimate:
-        seconds = _time(work, self.rates)
-        alone = replace(work, together=1)
+        seconds = min(_time(work, self.rates), _slowest_comparable(work, self.like))
         return Estimate(
-            runs=self.runs,
+            runs=len(self.like),
             seconds=seconds,
             low=seconds * self.low,
             high=seconds * self.high,
-            core_seconds=None if self.core_rates is None else _time(alone, self.core_rates),
+            core_seconds=None if self.core_rates is None else _time(work, self.core_rates),
             bytes_written=work.bytes_copied + round(work.bytes_reencoded * self.shrinks_to),
         )
+
+
+def _fit_times(runs: Sequence[PastRun]) -> _Array:
+    return _fit_rates([(past.work.parts, past.seconds) for past in runs])
+
+
+def _held_out_ratios(like: Sequence[PastRun]) -> list[float]:
+    """Returns taken over expected seconds of each run, by rates that are fitted without it."""
+    ratios = []
+    for fold in range(_FOLDS):
+        rates = _fit_times([past for number, past in enumerate(like) if number % _FOLDS != fold])
+        held_out = like[fold::_FOLDS]
+        ratios += [past.seconds / _time(past.work, rates) for past in held_out]
+    return ratios
+
+
+def _slowest_comparable(work: EstimatedWork, like: Sequence[PastRun]) -> float:
+    """Returns the seconds of the slowest of the runs that are nearest to ``work``, scaled to its size.
+
+    A smaller run is scaled up, and a larger one counts as it is.
+    """
+    scaled = [(max(1.0, work.scale_of(past.work)), past.seconds) for past in like]
+    nearest = min(scale for scale, _ in scaled)
+    return max(scale * seconds for scale, seconds in scaled if scale <= _ALIKE * nearest)
 
 
 def relative_error(expected: float, seconds: float) -> float:
@@ -209,34 +242,58 @@ def store_of(location: str) -> str:
     return scheme.lower() if separator else "file"
 
 
-def estimator_of(state: OwnState | None, metastore: str, store: str) -> Estimator:
-    """Returns an estimator of a metastore's work over ``store``; without a state it estimates nothing."""
-    return Estimator(past_runs(state, metastore, store))
+def estimator_of(state: OwnState | None, metastore: str, store: str, *, before: int | None = None) -> Estimator:
+    """Returns an estimator of a metastore's work over ``store``; without a state it estimates nothing.
+
+    With ``before`` (epoch ms), it knows only the runs that had ended by then.
+    """
+    return Estimator(past_runs(state, metastore, store, before=before))
 
 
-def past_runs(state: OwnState | None, metastore: str, store: str) -> list[PastRun]:
+def past_runs(state: OwnState | None, metastore: str, store: str, *, before: int | None = None) -> list[PastRun]:
     """Returns the newest runs of a metastore over ``store``, newest first; empty without a state."""
-    runs = [] if state is None else state.runs.over_store(metastore, store, NEWEST)
-    return [past for run in runs if (past := past_of(run)) is not None]
+    rows = [] if state is None else state.runs.over_store(metastore, store, _ROWS, before=before)
+    groups: dict[str, list[Run]] = {}
+    for run in rows:
+        groups.setdefault(run.group_key or f"entry {run.entry_id}", []).append(run)
+    if len(rows) == _ROWS:
+        groups.popitem()  # the oldest, of which rows may be missing
+    return [past for group in groups.values() if (past := past_of(group)) is not None][:NEWEST]
 
 
-def past_of(run: Run) -> PastRun | None:
-    """Converts a run that has ended; None if it lacks figures."""
+def past_of(group: Sequence[Run]) -> PastRun | None:
+    """Converts the runs of entries that went together into one; None if they lack figures."""
+    works = [_work_of(run) for run in group]
+    known = [work for work in works if work is not None]
+    if not known or len(known) < len(works):
+        return None
+    cores = [run.core_seconds for run in group if run.core_seconds is not None]
+    types = {work.type for work in known}
+    return PastRun(
+        work=EstimatedWork(
+            store=known[0].store,
+            type=types.pop() if len(types) == 1 else _MIXED,
+            files=sum(work.files for work in known),
+            bytes_copied=sum(work.bytes_copied for work in known),
+            bytes_reencoded=sum(work.bytes_reencoded for work in known),
+            entries=len(known),
+        ),
+        seconds=max(run.seconds for run in group),
+        core_seconds=sum(cores) if len(cores) == len(group) else None,
+        bytes_encoded=sum(max(0, run.bytes_after - (run.bytes_copied or 0)) for run in group),
+    )
+
+
+def _work_of(run: Run) -> EstimatedWork | None:
     if run.store is None or run.bytes_copied is None:
         return None
     encoded = reencoded_of(run.bytes_before - run.bytes_copied, run.stripes_reencoded, run.stripes_dropped)
-    return PastRun(
-        work=EstimatedWork(
-            store=run.store,
-            type=run.type.label,
-            files=run.files_before,
-            bytes_copied=run.bytes_copied,
-            bytes_reencoded=encoded,
-            together=run.together,
-        ),
-        seconds=run.seconds,
-        core_seconds=run.core_seconds,
-        bytes_encoded=max(0, run.bytes_after - run.bytes_copied),
+    return EstimatedWork(
+        store=run.store,
+        type=run.type.label,
+        files=run.files_before,
+        bytes_copied=run.bytes_copied,
+        bytes_reencoded=encoded,
     )
 
 
@@ -246,5 +303,9 @@ def reencoded_of(rest: int, reencoded: int, dropped: int) -> int:
 
 
 def error_of(runs: Sequence[Run]) -> float | None:
-    """Returns the median relative error of the estimates of these runs; None if no run had one."""
-    return median_error([(run.expected_seconds, run.seconds) for run in runs if run.expected_seconds is not None])
+    """Returns the median relative error of the estimates of these runs; None if no run had one.
+
+    Entries that went together count once.
+    """
+    groups = {run.group_key or f"entry {run.entry_id}": run for run in runs}.values()
+    return median_error([(run.expected_seconds, run.seconds) for run in groups if run.expected_seconds is not None])

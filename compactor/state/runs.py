@@ -59,7 +59,10 @@ class Run:
     store: str | None = None  #: scheme of its location; None in rows of releases that did not keep it
     together: int = 1  #: entries that its worker took at once; each waits for the others
     core_seconds: float | None = None  #: processor time of its units; None as there
-    expected_seconds: float | None = None  #: prediction from the runs before it; None if there were too few
+    group_key: str | None = None  #: shared by the entries that its worker took at once; None for one alone
+    expected_seconds: float | None = None  #: prediction from the runs of earlier batches; None if there were too few
+    expected_low: float | None = None  #: four of five runs take between this and ``expected_high``
+    expected_high: float | None = None
     ended_at: int | None = None
 
 
@@ -104,6 +107,9 @@ _FIGURES = (
     "together",
     "core_seconds",
     "expected_seconds",
+    "expected_low",
+    "expected_high",
+    "group_key",
 )
 
 
@@ -207,9 +213,11 @@ class Runs:
             rows = conn.execute(query.group_by(_R.DB_NAME, _R.TABLE_NAME)).all()
         return {(database, table): int(n) for database, table, n in rows}
 
-    def over_store(self, metastore: str, store: str, limit: int) -> list[Run]:
-        """Returns the newest runs over a store, newest first."""
+    def over_store(self, metastore: str, store: str, limit: int, *, before: int | None = None) -> list[Run]:
+        """Returns the newest runs over a store, newest first; with ``before`` (epoch ms), earlier ones."""
         query = select(RUNS).where(_R.METASTORE == metastore, _R.STORE == store)
+        if before is not None:
+            query = query.where(_R.ENDED_AT < before)
         query = query.order_by(_R.ENDED_AT.desc(), _R.RUN_ID.desc()).limit(limit)
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]

@@ -60,7 +60,7 @@ function columns() {
     { label: "Files", align: "right", cell: run((r) => change(r.files_before, r.files_after, count)) },
     { label: "Size", align: "right", cell: run((r) => change(r.bytes_before, r.bytes_after, bytes)) },
     { label: "Cost", wrap: true, help: "Bytes read and written; below, those of stripes copied unchanged, those of them that the store or file system copied by itself (in place), and those decoded and encoded again", cell: run(cost) },
-    { label: "Time", align: "right", help: "Below, what runs like it let expect", cell: time },
+    { label: "Time", align: "right", help: "From the claim to the commit of all entries that went together; below, what runs of earlier batches let expect", cell: time },
     { label: "Opening", wrap: true, help: "Measured: time to list and open the input files and the output files, as a reader does before its first row; the return is the slower over the faster", cell: run(opening) },
     { label: "State", wide: true, cell: (row) => [h("span", { class: `chip ${KINDS[row.state] || "plain"}` }, row.state), row.errormessage ? h("span", { class: "because" }, row.errormessage) : null] },
     { label: "", cell: (row) => row.can_retry && shell.overview.rights.compact
@@ -80,8 +80,9 @@ function committed(row) {
 
 function time(row) {
   if (!row.run) return duration(row.duration);
-  const expected = row.run.expected_seconds;
-  return [duration(row.run.seconds * 1000), expected == null ? null : h("span", { class: "partition" }, `expected ${duration(expected * 1000)}`)];
+  const run = row.run;
+  const expected = run.expected_seconds;
+  return [duration(row.run.seconds * 1000), expected == null ? null : h("span", { class: "partition" }, `expected ${duration(expected * 1000)}${run.expected_low == null ? "" : ` (${duration(run.expected_low * 1000)} to ${duration(run.expected_high * 1000)})`}`)];
 }
 
 function cost(run) {
