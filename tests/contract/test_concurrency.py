@@ -53,7 +53,7 @@ def test_many_processes_get_nothing_twice(metastore: Metastore, url: str, tmp_pa
     assert done.returncode == 0, done.stderr
     got = json.loads(done.stdout)
     assert got["write_ids"] == list(range(1, total + 1))
-    # where ids are drawn early, one whose row came too late is taken back and its number is left out
+    # where ids are drawn early, one whose row came too late is aborted and its number is left out
     assert len(set(got["txns"])) == total
     assert got["locks"] == list(range(1, total + 1))
     assert got["claims"] == requested

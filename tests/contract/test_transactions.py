@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -289,6 +290,38 @@ def test_ids_that_came_too_late_are_taken_back(metastore: Metastore) -> None:
     with metastore.database.read() as conn:
         assert conn.execute(select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == "o")).scalars().all() == [txn]
         assert conn.execute(select(t.MIN_HISTORY_LEVEL.c.MHL_TXNID)).scalars().all() == [txn]
+
+
+@pytest.mark.usefixtures("hive4")
+def test_the_largest_id_stays_though_it_came_too_late(metastore: Metastore) -> None:
+    """PROTOCOL 9: until it is taken back it is the largest row, and a housekeeper forgets those below it.
+
+    Without any of them the database looks like an older copy, and new snapshots end before what has committed.
+    """
+    if not metastore.dialect.draws_early:
+        assert metastore.database.kind == "sqlite"
+        return
+    ended = metastore.transactions.open("u", "h", count=3)
+    for txn in ended:
+        metastore.transactions.commit(txn)
+    calls = itertools.count()
+    newest: list[TxnId] = []
+
+    def clock() -> float:
+        """Says 0 s when the first try begins and looks for room, 2 s at its end, and 10 s from the next try on."""
+        call = next(calls)
+        if call == 2:
+            with metastore.database.write() as conn:
+                conn.execute(t.TXNS.update().values(TXN_STARTED=1))
+            metastore.housekeeping.forget_transactions([])
+        if call == 3:
+            newest.append(metastore.marks.present("default").newest)
+        return (0.0, 0.0, 2.0, 10.0)[min(call, 3)]
+
+    transactions = Transactions(metastore.database, metastore.dialect, clock=clock)
+    [txn] = transactions.open("u", "h")
+    assert ended[-1] < newest[0] < txn
+    assert metastore.transactions.states([*ended, newest[0], txn]) == {newest[0]: "a", txn: "o"}
 
 
 def test_a_heartbeat_of_many_names_those_that_ended(metastore: Metastore) -> None:

@@ -101,17 +101,18 @@ class Transactions:
                 lowest = txn_rows.lowest_open_id(conn)
                 history = [{"MHL_TXNID": txn, "MHL_MIN_OPEN_TXNID": lowest} for txn in ids]
                 conn.execute(insert(MIN_HISTORY_LEVEL), history)
-        self._remove_if_late(ids, openings, started_at)
+        self._abort_if_late(ids, openings, started_at)
         self._room.opened(len(ids))
         return ids
 
-    def _remove_if_late(self, ids: Sequence[TxnId], openings: Sequence[NewTransaction], started_at: float) -> None:
-        """Removes rows that came too late, because a snapshot may count their ids as never used.
+    def _abort_if_late(self, ids: Sequence[TxnId], openings: Sequence[NewTransaction], started_at: float) -> None:
+        """Aborts transactions whose rows came too late, because a snapshot may count their ids as never used.
 
-        Ids can be drawn long before their rows exist. Hive's ``OpenTxnsFunction`` does the same.
+        Ids can be drawn long before their rows exist. Hive's ``OpenTxnsFunction`` removes the rows. But the housekeeper may
+        have taken the largest of them for settled, and have forgotten those below it: the largest row always stays.
 
         Raises:
-            TryAgain: the rows are removed; open other transactions.
+            TryAgain: they are aborted; open other transactions.
         """
         took_ms = (self._clock() - started_at) * 1000
         harmless = all(o.type is TxnType.READ_ONLY for o in openings) or not self._dialect.draws_early
@@ -119,10 +120,11 @@ class Transactions:
             return
         with self._database.write() as conn:
             conn.execute(delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID.in_(ids)))
-            conn.execute(delete(TXNS).where(TXNS.c.TXN_ID.in_(ids)))
+            late = update(TXNS).where(TXNS.c.TXN_ID.in_(ids), TXNS.c.TXN_STATE == txn_states.OPEN)
+            conn.execute(late.values(TXN_STATE=txn_states.ABORTED))
         raise TryAgain(
             f"opening {len(ids)} transactions took {took_ms:.0f} ms, longer than hive.txn.opentxn.timeout "
-            f"({self._limits.open_timeout_ms} ms); they were removed again"
+            f"({self._limits.open_timeout_ms} ms); they are aborted"
         )
 
     @retried
