@@ -104,6 +104,7 @@ def plan(metastore: str) -> list[dict[str, Any]]:
         ti = waiting_batches.current_task()
         run = None if ti is None else waiting_batches.name_run(ti)
         if run is not None:
+            waiting_batches.end_marked(site)
             waiting_batches.keep_or_give_back(site, run)
         batches = plan_batches(
             site,
@@ -133,9 +134,10 @@ def plan(metastore: str) -> list[dict[str, Any]]:
 
 
 def keep_waiting_batches(metastore: str) -> None:
-    """See ``waiting_batches.keep_or_give_back``."""
+    """See ``waiting_batches.keep_or_give_back`` and ``end_marked``."""
     with CompactorHook(metastore).get_conn() as site:
         if site.state is not None:
+            waiting_batches.end_marked(site)
             waiting_batches.keep_or_give_back(site)
 
 

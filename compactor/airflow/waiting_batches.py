@@ -1,7 +1,7 @@
-"""Batches between the task that plans them and the tasks that submit them.
+"""Batches that no task has in hand: before their task starts, and between two of its tries.
 
 A batch whose task may still start stays reserved, however long it waits for a slot. A batch whose task is over, or that
-``plan`` could not hand on, is given back.
+``plan`` could not hand on, is given back. A launched batch whose task a person has ended between two tries is ended.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from compactor.state.batches import SchedulerTask
 log = logging.getLogger(__name__)
 #: States of a task that will not start unless a person clears it.
 _OVER = ENDED | {"upstream_failed"}
+#: States of a task in which only a person can have put it while its batch is under way. Tries that ran out leave ``failed``.
+_MARKED = ENDED - {"failed"}
 #: The Airflow variable that tells one Airflow from another on the same metastore.
 _INSTALLATION = "compactor_installation"
 
@@ -88,6 +90,33 @@ def keep_or_give_back(site: Site, run: str | None = None) -> None:
             log.info("batch %s is given back: its task %s of %s does not start it", batch.id, task.name, task.run)
 
 
+def end_marked(site: Site) -> None:
+    """Ends launched batches whose task a person has marked or skipped, and their requests.
+
+    A task that waits or runs ends them itself. Between two tries, and while the triggerer is down, nobody else does.
+    """
+    from compactor.batches.control import BatchStatus, read_batch
+    from compactor.launch import batch_watch
+
+    batches = own_state(site).batches
+    prefix = f"{_read_installation()}/"
+    states: dict[str, Mapping[str, Any]] = {}
+    for batch in batches.list_launched(site.name):
+        task = batch.scheduler_task
+        if task is None or not task.run.startswith(prefix):
+            continue
+        if task.run not in states:
+            states[task.run] = _read_states(task.run)
+        if _name_state(states[task.run].get(task.name)) not in _MARKED:
+            continue
+        # Another try of ``plan`` hands the names out again. A batch that has ended since is over as its task is.
+        is_newest = batch.id == max(b.id for b in batches.list_of_run(site.name, task.run) if b.scheduler_task == task)
+        now = read_batch(site, batch.id)
+        if is_newest and now.status is BatchStatus.UNDER_WAY and now.open_entries:
+            log.info("batch %s is ended: a person has ended its task %s of %s", batch.id, task.name, task.run)
+            batch_watch.abort(site, batch.id)
+
+
 def give_back_planned(site: Site, run: str) -> None:
     """Gives back the batches of a run that nobody has launched: its list of batches did not reach Airflow."""
     batches = own_state(site).batches
@@ -113,5 +142,8 @@ def _may_still_start(states: Mapping[str, Any], name: str) -> bool:
     task = name if name in states else name.rpartition("_")[0]
     if task not in states:
         return False
-    state = states[task]
-    return str(getattr(state, "value", state)) not in _OVER
+    return _name_state(states[task]) not in _OVER
+
+
+def _name_state(state: Any) -> str:
+    return str(getattr(state, "value", state))

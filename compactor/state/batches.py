@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, exists, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, exists, func, insert, not_, select, update
 
 from compactor.base.errors import LostClaim, NotFound, Refused
 from compactor.database.clock import now_ms
@@ -168,6 +168,15 @@ class Batches:
         """Returns the batches that wait for the task of a scheduler, also if their reservation has ended."""
         query = select(_B.BATCH_ID).where(_B.METASTORE == metastore, _B.SCHEDULER_RUN.is_not(None), *_UNLAUNCHED)
         return self._list(query)
+
+    def list_launched(self, metastore: str) -> list[Batch]:
+        """Returns the batches of schedulers that an application has, and whose reservation has not ended."""
+        with self._database.read() as conn:
+            now = now_ms(conn)
+        is_launched = not_(and_(*_UNLAUNCHED)), _B.STATE.in_(_RESERVED), _B.RESERVED_UNTIL > now
+        return self._list(
+            select(_B.BATCH_ID).where(_B.METASTORE == metastore, _B.SCHEDULER_RUN.is_not(None), *is_launched)
+        )
 
     def list_of_run(self, metastore: str, run: str) -> list[Batch]:
         """Returns the batches that a run of a scheduler has planned, in this order."""

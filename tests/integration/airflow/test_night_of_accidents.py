@@ -57,10 +57,10 @@ def until(airflow: System, what: str, condition: Callable[[], Any], seconds: flo
     return airflow.until(what, revive_and_ask, seconds)
 
 
-def set_slots(airflow: System, slots: int) -> None:
-    airflow.servers.call(
-        "PATCH", f"/api/v2/pools/{POOL}?update_mask=slots", {"pool": POOL, "slots": slots, "include_deferred": False}
-    )
+def set_slots(airflow: System, slots: int, *, for_deferred: bool = False) -> None:
+    """Sets the slots of the pool, and whether a task that waits without a process holds one."""
+    pool = {"pool": POOL, "slots": slots, "include_deferred": for_deferred}
+    airflow.servers.call("PATCH", f"/api/v2/pools/{POOL}?update_mask=slots&update_mask=include_deferred", pool)
 
 
 def suspend(airflow: System, component: str) -> None:
@@ -242,8 +242,8 @@ def test_while_tasks_run(airflow: System) -> None:
 
 
 def test_many_mapped_entries(airflow: System) -> None:
-    """In the middle of them both schedulers and the API server are killed."""
-    set_slots(airflow, 4)
+    """In the middle of them both schedulers and the API server are killed. Four drivers run at a time."""
+    set_slots(airflow, 4, for_deferred=True)
     airflow.set_paused(WORKER, True)
     tables = {str(number): airflow.table(f"mapped{number}") for number in range(ENTRIES)}
     for table in tables.values():

@@ -9,8 +9,15 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.utils.state import TaskInstanceState
 
 from compactor.airflow import waiting_batches
-from compactor.airflow.waiting_batches import give_back_planned, keep_or_give_back, most_mapped, name_run
+from compactor.airflow.waiting_batches import (
+    end_marked,
+    give_back_planned,
+    keep_or_give_back,
+    most_mapped,
+    name_run,
+)
 from compactor.batches.assembly import PlannedBatch, plan_batches
+from compactor.compaction.states import State
 from compactor.requests.request import request_compaction
 from compactor.site.site import Site, own_state
 from compactor.state.batches import BatchState, SchedulerTask
@@ -115,6 +122,66 @@ def test_another_try_of_a_plan_gives_back_what_the_first_one_planned(
     assert len(plan(reservable(site))) == 2
 
 
+def launch_all(site: Site) -> list[PlannedBatch]:
+    planned = plan(reservable(site))
+    for batch in planned:
+        own_state(site).batches.set_application(batch.batch_id, f"application_{batch.batch_id}", 60_000)
+    return planned
+
+
+def states_of(site: Site, planned: list[PlannedBatch]) -> list[BatchState]:
+    return [own_state(site).batches.get(batch.batch_id).state for batch in planned]
+
+
+@pytest.mark.parametrize(
+    ("state", "is_ended"),
+    [
+        ("success", True),
+        ("skipped", True),
+        (TaskInstanceState.REMOVED, True),
+        ("failed", False),  # its tries ran out, and its driver goes on
+        ("up_for_retry", False),
+        ("deferred", False),
+        ("running", False),
+        (None, False),  # cleared
+    ],
+)
+def test_what_a_person_marks_between_two_tries_is_ended(
+    site: Site, monkeypatch: pytest.MonkeyPatch, state: Any, is_ended: bool
+) -> None:
+    """No process and no trigger has heard of it. The requests end too, as when a waiting task is marked."""
+    planned = launch_all(site)
+    let_states_be(monkeypatch, {"compact_0": state, "compact_1": "deferred"})
+    end_marked(site)
+    ended = BatchState.RELEASED if is_ended else BatchState.PLANNED
+    assert states_of(site, planned) == [ended, BatchState.PLANNED, BatchState.PLANNED]
+    aborted = [entry.id for entry in site.metastore.entries.history() if entry.state is State.ABORTED]
+    assert aborted == ([*own_state(site).batches.get(planned[0].batch_id).entry_ids] if is_ended else [])
+
+
+def test_a_task_that_ended_well_with_its_batch_is_nothing_to_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its driver has not said yet that it ends."""
+    planned = launch_all(site)
+    [entry_id] = own_state(site).batches.get(planned[0].batch_id).entry_ids
+    entry = site.metastore.claims.claim("compactor-worker-h-1-x", "1", pool_timeout_ms=0, ids=[entry_id])
+    assert entry is not None
+    site.metastore.claims.finish(entry, State.REFUSED, "nothing to do")
+    let_states_be(monkeypatch, {"compact_0": "success"})
+    end_marked(site)
+    assert states_of(site, planned) == [BatchState.PLANNED] * 3
+
+
+def test_the_name_of_a_task_stands_for_the_batch_that_it_got_last(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cleared ``plan`` hands the names out again, while a driver of the first list goes on."""
+    [first, *_] = plan(reservable(site))
+    own_state(site).batches.set_application(first.batch_id, "application_1", 60_000)
+    keep_or_give_back(reservable(site), name_run(RUN))
+    [again, *_] = launch_all(site)
+    let_states_be(monkeypatch, {"compact_0": "success"})
+    end_marked(site)
+    assert states_of(site, [first, again]) == [BatchState.PLANNED, BatchState.RELEASED]
+
+
 def test_batches_of_another_airflow_are_left_alone(
     site: Site, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
@@ -124,6 +191,16 @@ def test_batches_of_another_airflow_are_left_alone(
     let_states_be(monkeypatch, None)
     keep_or_give_back(reservable(site), name_run(RUN))
     assert len(own_state(site).batches.reserved("default")) == 3
+
+
+def test_launched_batches_of_another_airflow_go_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    planned = launch_all(site)
+    variables.clear()
+    let_states_be(monkeypatch, {"compact_0": "success"})
+    end_marked(site)
+    assert states_of(site, planned) == [BatchState.PLANNED] * 3
 
 
 def test_the_bound_is_airflows(monkeypatch: pytest.MonkeyPatch) -> None:

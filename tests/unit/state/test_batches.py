@@ -122,12 +122,15 @@ def test_a_batch_waits_for_the_task_of_a_scheduler(fresh: OwnState) -> None:
     plan(fresh, 4)
     fresh.batches.set_application(launched, "application_1", 60_000)
     assert [batch.id for batch in fresh.batches.list_unlaunched("m")] == [waiting, other]
+    assert [batch.id for batch in fresh.batches.list_launched("m")] == [launched]
     assert [batch.id for batch in fresh.batches.list_of_run("m", "a")] == [waiting, launched]
     assert fresh.batches.keep(waiting, 60_000)
     assert not fresh.batches.keep(launched, 60_000)
     assert fresh.batches.reserved("m") == {1, 2, 4}
     assert fresh.batches.forget_task(waiting)
     assert not fresh.batches.forget_task(waiting)
+    assert fresh.batches.register(launched, "driver", -1)
+    assert fresh.batches.list_launched("m") == [], "its reservation has ended"
     assert not fresh.batches.forget_task(launched)
     assert not fresh.batches.keep(waiting, 60_000)
     row = fresh.batches.get(waiting)
