@@ -23,7 +23,7 @@ from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.database.engine import open_database
 from compactor.state import state_database, state_upgrade
-from compactor.state.batches import BatchState
+from compactor.state.batches import BatchState, SchedulerTask
 from compactor.state.decisions import Decided
 from compactor.state.removals import Cause, Removal
 from compactor.state.runs import Run
@@ -212,6 +212,20 @@ def test_only_its_driver_extends_and_ends_a_batch(state: OwnState) -> None:
     assert state.batches.finish(batch_id, "me")
     assert not state.batches.finish(batch_id, "me")
     assert not state.batches.register(batch_id, "me", 1000)
+
+
+def test_batches_of_a_scheduler_that_wait_and_that_are_launched(state: OwnState) -> None:
+    ids = [
+        state.batches.plan("m", None, None, [n], {}, task=SchedulerTask(run="r", name=f"compact_{n}"), reserved_ms=reserved)
+        for n, reserved in enumerate((60_000, 60_000, 60_000, -1))
+    ]
+    state.batches.plan("m", None, None, [9], {})
+    state.batches.set_application(ids[1], "application_1", 60_000)
+    assert state.batches.register(ids[2], "driver", 60_000)
+    assert state.batches.register(ids[3], "driver", -1)
+    assert [batch.id for batch in state.batches.list_unlaunched("m")] == [ids[0]]
+    assert [batch.id for batch in state.batches.list_launched("m")] == [ids[1], ids[2]]
+    assert [batch.id for batch in state.batches.list_of_run("m", "r")] == ids
 
 
 def test_a_retry_finds_the_application(state: OwnState) -> None:
