@@ -216,7 +216,9 @@ def test_only_its_driver_extends_and_ends_a_batch(state: OwnState) -> None:
 
 def test_batches_of_a_scheduler_that_wait_and_that_are_launched(state: OwnState) -> None:
     ids = [
-        state.batches.plan("m", None, None, [n], {}, task=SchedulerTask(run="r", name=f"compact_{n}"), reserved_ms=reserved)
+        state.batches.plan(
+            "m", None, None, [n], {}, task=SchedulerTask(run="r", name=f"compact_{n}"), reserved_ms=reserved
+        )
         for n, reserved in enumerate((60_000, 60_000, 60_000, -1))
     ]
     state.batches.plan("m", None, None, [9], {})
