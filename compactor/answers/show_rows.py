@@ -19,6 +19,8 @@ from compactor.settings.precedence import Settings
 from compactor.site.named_tables import Where, find_where
 from compactor.site.site import Site
 
+WITHOUT_EFFECT = "without effect"  #: the source of properties and values that do not count
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRow(Row):
@@ -110,9 +112,19 @@ def show_blockers(site: Site) -> list[BlockerRow]:
     ]
 
 
-def show_settings(settings: Settings) -> list[SettingRow]:
-    """Returns every setting that Compactor knows."""
-    return [SettingRow(**explained._asdict()) for explained in settings.explain()]
+def show_settings(settings: Settings, *, only_changed: bool = False) -> list[SettingRow]:
+    """Returns every setting that Compactor knows, or those with another source than the default.
+
+    The changed ones are followed by the properties and values without effect.
+    """
+    rows = [SettingRow(**explained._asdict()) for explained in settings.explain()]
+    if not only_changed:
+        return rows
+    without_effect = (
+        SettingRow(key=key, value="", source=WITHOUT_EFFECT, unit="", effect=reason)
+        for key, reason in settings.without_effect
+    )
+    return [*(row for row in rows if row.source != "default"), *without_effect]
 
 
 def show_decisions(site: Site) -> list[DecisionRow]:

@@ -51,7 +51,7 @@ def explanation_lines(explanation: Explanation) -> Iterator[str]:
     for key, value in explanation.spark_conf.items():
         yield f"  {key} = {value} (for its Spark application)"
     for key, reason in explanation.ignored:
-        yield f"  ignored: {key}: {reason}"
+        yield f"  without effect: {key}: {reason}"
     for sentence in explanation.protections:
         yield f"  {sentence}"
     for partition in explanation.partitions:

@@ -223,15 +223,21 @@ def alarms(context: CliContext) -> None:
 
 
 @show.command()
+@click.argument("table", metavar="[DB.TABLE]", required=False)
+@click.option("--changed", is_flag=True, help="Only those that are not the default, and what has no effect.")
 @with_context
-def settings(context: CliContext) -> None:
-    """Every setting with its value and its source."""
+def settings(context: CliContext, table: str | None, changed: bool) -> None:
+    """Every setting with its value and its source, of the site or of one table."""
     from compactor.answers import show_rows as service
+    from compactor.site.named_tables import find_table
 
-    configuration = context.configuration()  # showing the configuration needs no database
-    _print(
-        context, service.show_settings(configuration.settings), service.SettingRow.columns(), "there are no settings"
-    )
+    if table is None:
+        chosen = context.configuration().settings  # showing the configuration needs no database
+    else:
+        with context.site(read_only=True) as site:
+            chosen = site.settings_for(find_table(site.metastore.catalog, table))
+    rows = service.show_settings(chosen, only_changed=changed)
+    _print(context, rows, service.SettingRow.columns(), "every setting has its default")
 
 
 @show.command()

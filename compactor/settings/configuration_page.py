@@ -41,7 +41,9 @@ files they are ignored.
 ## What a table or a request may set
 
 Anybody who may `ALTER TABLE` can write table and database parameters. Compactor therefore takes only the following from
-them; `compactor explain` lists the others with the reason:
+them. `compactor explain DB.TABLE`, `compactor show settings DB.TABLE --changed` and the page list what has no effect, with
+the reason: refused values, unknown `compactor…` keys, names in another case, and values that another source overrides.
+
 
 * `compactor.KEY` and `compactorthreshold.KEY` for the settings marked *table* below. If both are set, the second wins.
 * `compactor.spark.KEY` for the keys of Spark in `compactor.allowed.spark.conf`, which may list sizes, counts, times and

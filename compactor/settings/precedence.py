@@ -170,6 +170,17 @@ class Settings:
         return _get_typed(self, key, str, SettingUnit.TEXT)
 
     @property
+    def without_effect(self) -> tuple[tuple[str, str], ...]:
+        """The properties and values that do not count: ignored or overridden, each with the reason."""
+        overridden = [
+            (f"{layer.name}: {key}", f"the value of {source} counts")
+            for layer in self.layers
+            for key in layer.values
+            if (source := self.source(key)) != layer.name
+        ]
+        return (*self.ignored, *overridden)
+
+    @property
     def public_spark_conf(self) -> dict[str, str]:
         """The keys of ``spark_conf`` without secrets, for plans, our state and command lines."""
         return {key: value for key, value in self.spark_conf.items() if not is_secret(key, value)}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from compactor.base.errors import BadSetting
 from compactor.settings import output_class, spark_conf
-from compactor.settings.catalogue import closest_compaction_setting, find, lookup
+from compactor.settings.catalogue import CATALOGUE, closest_compaction_setting, find, lookup
 from compactor.settings.setting import Scope, Setting, parse
 
 _THRESHOLD, _OWN, _WRITER = "compactorthreshold.", "compactor.", "tblprops."
@@ -22,6 +22,7 @@ _QUEUE = "hive.compactor.job.queue"
 _OLD_QUEUE_KEYS = ("compactor.mapreduce.job.queuename", "compactor.mapred.job.queue.name")
 #: The memory of a task of Hive's MapReduce compactor, in megabytes; here it is that of Spark's executors.
 _MAP_MEMORY, _EXECUTOR_MEMORY = "compactor.mapreduce.map.memory.mb", "spark.executor.memory"
+_NAMES = tuple(name for setting in CATALOGUE.values() for name in setting.names)
 _OF_HIVES_JOBS = ("mapreduce.", "mapred.", "tez.", "hive.", "yarn.")
 
 
@@ -39,11 +40,18 @@ class PropertySettings:
 
 
 def parse_parameters(parameters: Mapping[str, str], allowed_spark: frozenset[str]) -> PropertySettings:
-    """Parses the parameters of a table or a database; skips those that do not concern compaction."""
+    """Parses the parameters of a table or a database; skips those that do not concern compaction.
+
+    Those that look as if they did are among the ``ignored`` ones.
+    """
     relevant = {key: text for key, text in parameters.items() if key.startswith((_OWN, _THRESHOLD)) or _is_plain(key)}
     overrides, refused = _parse(relevant, allowed_spark)
+    mistaken = [(key, reason) for key in parameters if (reason := _describe_mistake(key)) is not None]
     return PropertySettings(
-        values=overrides.values, spark_conf=overrides.spark_conf, table_overrides={}, ignored=tuple(refused)
+        values=overrides.values,
+        spark_conf=overrides.spark_conf,
+        table_overrides={},
+        ignored=tuple(sorted((*refused, *mistaken, *overrides.ignored))),
     )
 
 
@@ -60,7 +68,7 @@ def parse_request(properties: Mapping[str, str], allowed_spark: frozenset[str], 
         values=overrides.values,
         spark_conf=overrides.spark_conf,
         table_overrides=overrides.table_overrides,
-        ignored=tuple(refused),
+        ignored=tuple(sorted((*refused, *overrides.ignored))),
     )
 
 
@@ -78,8 +86,19 @@ def parameters_naming(key: str) -> frozenset[str]:
 
 
 def _parse(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[PropertySettings, list[tuple[str, str]]]:
-    """Parses properties; also returns the refused ones, each with the reason."""
+    """Parses properties; also returns the refused ones, each with the reason.
+
+    Those that another property overrides are ``ignored``, and not refused.
+    """
+    chosen: dict[str, str] = {}  #: the property that each setting, or key of Spark, has its value from
+    overridden: list[tuple[str, str]] = []
     values: dict[str, str] = {}
+
+    def choose(name: str, key: str) -> None:
+        if name in chosen:
+            overridden.append((chosen[name], f"{key}, which is set too, counts"))
+        chosen[name] = key
+
     spark: dict[str, str] = {}
     writer: dict[str, str] = {}
     refused: list[tuple[str, str]] = []
@@ -97,6 +116,7 @@ def _parse(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Prop
             refusal = _check_value(setting, text)
             if refusal is None:
                 values[setting.key] = text.strip()
+                choose(setting.key, key)
             elif setting.tightest and setting.scope is Scope.TABLE:
                 # A misspelt restriction was meant to restrict: the tightest choice applies until the text is corrected.
                 values[setting.key] = setting.choices[0]
@@ -106,15 +126,17 @@ def _parse(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Prop
             refusal = spark_conf.explain_refusal(_EXECUTOR_MEMORY, size, allowed)
             if refusal is None:
                 spark[_EXECUTOR_MEMORY] = size
+                choose(_EXECUTOR_MEMORY, key)
         elif key.startswith("compactor.spark."):
             refusal = spark_conf.explain_refusal(key.removeprefix(_OWN), text, allowed)
             if refusal is None:
                 spark[key.removeprefix(_OWN)] = text.strip()
+                choose(key.removeprefix(_OWN), key)
         else:
             refusal = _describe_unknown(key)
         if refusal is not None:
             refused.append((key, refusal))
-    overrides = PropertySettings(values=values, spark_conf=spark, table_overrides=writer, ignored=())
+    overrides = PropertySettings(values=values, spark_conf=spark, table_overrides=writer, ignored=tuple(overridden))
     return overrides, sorted(refused)
 
 
@@ -125,6 +147,35 @@ def _weakest_first(key: str) -> tuple[int, str]:
     if key in _OLD_QUEUE_KEYS:
         return (-_OLD_QUEUE_KEYS.index(key) - 1, key)
     return (1 if key.startswith(_THRESHOLD) else 0, key)
+
+
+def _describe_mistake(key: str) -> str | None:
+    """Returns why a parameter that looks like a setting has no effect; None for any other one."""
+    lowered = key.lower()
+    if key.startswith((_OWN, _THRESHOLD)) or _is_plain(key):
+        return None  # understood, or refused with a reason of its own
+    if lowered.startswith(_WRITER):
+        return f"{_WRITER}* counts in a request alone (--property), not on a table or database"
+    if lowered.startswith((_OWN, _THRESHOLD)):
+        return f"the names of properties are case-sensitive; write {_in_known_case(key)}"
+    if lowered.startswith("compactor"):
+        return f"unknown; settings are {_OWN}<setting> and {_THRESHOLD}<setting>"
+    if find(lowered) is not None and lowered.startswith("hive.compactor."):
+        return f"on a table or database this setting has a prefix; write {_OWN}{lowered}"
+    return None
+
+
+def _in_known_case(key: str) -> str:
+    """Returns a property as it has to be written: in lower case, unless its setting has capitals."""
+    prefix = _THRESHOLD if key.lower().startswith(_THRESHOLD) else _OWN
+    name = key[len(prefix) :]
+    setting = next((find(form) for form in (name, name.lower(), key.lower()) if find(form) is not None), None)
+    if setting is None:
+        matches = [names for names in _NAMES if names.lower() in (name.lower(), key.lower())]
+        setting_name = matches[0] if matches else name.lower()
+    else:
+        setting_name = setting.key
+    return setting_name if setting_name.startswith(_OWN) else f"{prefix}{setting_name}"
 
 
 def _is_plain(key: str) -> bool:

@@ -246,7 +246,7 @@ def read_settings(by: By, table: Name = "") -> dict[str, Any]:
         ],
         "rows": [row.to_json() for row in show_settings(settings)],
         "spark_conf": dict(settings.spark_conf),
-        "ignored": [{"property": key, "reason": reason} for key, reason in settings.ignored],
+        "ignored": [{"property": key, "reason": reason} for key, reason in settings.without_effect],
     }
 
 

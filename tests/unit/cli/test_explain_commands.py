@@ -33,7 +33,7 @@ def test_the_explanation_as_text(compactor: Compactor, deployment: Site, warehou
     output = list(explanation_lines(explain(deployment, "default.t")))
     assert output[0] == f"default.t: full ACID, {warehouse / 't'}"
     assert output[1].startswith("  mode clean (from ")
-    assert any(line.startswith("  ignored: table: compactor.spark.jars: ") for line in output)
+    assert any(line.startswith("  without effect: table: compactor.spark.jars: ") for line in output)
     assert any(line.startswith("the table: 1 directory (1 delta), ") for line in output)
     assert any(line.startswith("  now: ") and ", because " in line for line in output)
     assert any(line.startswith("  compaction 1 major: initiated") for line in output)
@@ -186,7 +186,7 @@ def test_what_runs_like_it_let_expect(compactor: Compactor, deployment: Site, wa
             insert(deployment, table, [value])
         if name != "next":
             request_compaction(deployment, table=f"default.{name}", type="major")
-    run_entries(deployment, list_claimable_ids(deployment), InProcessRunner())
+            run_entries(deployment, list_claimable_ids(deployment), InProcessRunner())
     said = compactor("plan", "default.next", "--type", "major").stdout
     assert re.search(r"expected: about .* \(.* to .*, by 5 runs\), .* core-seconds, about .* written", said)
     (plan,) = json.loads(compactor("plan", "default.next", "--type", "major", "--json").stdout)

@@ -34,6 +34,26 @@ def _locked(metastore: Metastore, metastore_url: str, monkeypatch: pytest.Monkey
     metastore.locks.acquire(txn, requests, "ada", "h")
 
 
+@pytest.mark.usefixtures("_locked")
+def test_changed_settings_and_what_has_no_effect(metastore: Metastore) -> None:
+    table = metastore.catalog.table("default", "t")
+    for key, value in (("compactor.hive.compactor.delta.num.threshold", "3"), ("Compactor.mode", "observe")):
+        table = metastore.embedded_catalog.set_table_parameter(table, key, value)
+
+    def rows(*arguments: str) -> dict[str, tuple[str, str]]:
+        done = CliRunner().invoke(program, ["show", "settings", *arguments, "--json"])
+        assert done.exit_code == 0, done.output
+        return {row["key"]: (row["value"], row["source"]) for row in json.loads(done.stdout)}
+
+    changed = rows("default.t", "--changed")
+    assert changed["hive.compactor.delta.num.threshold"] == ("3", "table")
+    assert changed["table: Compactor.mode"] == ("", "without effect")
+    assert "default" not in {source for _, source in changed.values()}
+    assert rows("default.t").keys() > {"hive.compactor.delta.num.threshold", "compactor.mode"}
+    assert "hive.compactor.delta.num.threshold" not in rows("--changed")
+    assert CliRunner().invoke(program, ["show", "settings", "default.gone"]).exit_code != 0
+
+
 def shown(*arguments: str) -> Result:
     return CliRunner().invoke(program, ["show", "locks", *arguments])
 
@@ -155,7 +175,7 @@ def test_what_is_in_quarantine(deployment: Site) -> None:
             entry_id=number,
             entity=Entity(database="default", table=table),
             location="/w",
-            since=0,
+            since=1000,
             until=86_400_000,
             bytes=1_500_000,
             names=("base_0000001", "delta_0000002_0000002_0000"),
@@ -167,7 +187,7 @@ def test_what_is_in_quarantine(deployment: Site) -> None:
         *("compactionid", "dbname", "tabname", "directories", "bytes", "since", "until"),
     ]
     assert (
-        "base_0000001, delta_0000002_0000002_0000  1.5 MB  1970-01-01T00:00:00Z  1970-01-02T00:00:00Z" in every.stdout
+        "base_0000001, delta_0000002_0000002_0000  1.5 MB  1970-01-01T00:00:01Z  1970-01-02T00:00:00Z" in every.stdout
     )
     (row,) = json.loads(CliRunner().invoke(program, ["show", "quarantine", "default.U", "--json"]).stdout)
     assert (row["compactionid"], row["until"]) == (2, 86_400_000)

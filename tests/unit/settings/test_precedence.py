@@ -171,7 +171,7 @@ def test_the_threshold_prefix_wins_over_the_plain_one() -> None:
 def test_unrelated_keys_are_skipped() -> None:
     settings = with_table(Settings.of(), {"transactional": "true", "orc.compress": "ZLIB", NUM: "3", "tblprops.x": "y"})
     assert settings.integer(NUM) == 10
-    assert settings.ignored == ()
+    assert [place for place, _ in settings.ignored] == [f"table: {NUM}", "table: tblprops.x"]
     assert settings.table_overrides == {}
 
 
@@ -268,6 +268,53 @@ def test_properties_that_a_table_cannot_set(key: str, text: str, reason: str) ->
     assert reason in why
     with pytest.raises(BadSetting, match=reason):
         with_request(Settings.of(), {key: text})
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("TblProps.orc.compress", "counts in a request alone"),
+        ("tblprops.orc.compress", "counts in a request alone"),
+        (f"Compactor.{NUM}", f"case-sensitive; write compactor.{NUM}"),
+        (f"COMPACTORTHRESHOLD.{NUM.upper()}", f"case-sensitive; write compactorthreshold.{NUM}"),
+        ("Compactor.Mode", "case-sensitive; write compactor.mode"),
+        ("compactor.no", "unknown"),
+        ("compactors.mode", "unknown; settings are compactor.<setting>"),
+        ("compactor_mode", "unknown; settings are compactor.<setting>"),
+        (NUM, f"write compactor.{NUM}"),
+    ],
+)
+def test_a_parameter_that_looks_like_a_setting_is_named(key: str, reason: str) -> None:
+    for parameters, database, layer in (({key: "1"}, {}, "table"), ({}, {key: "1"}, "database")):
+        settings = with_table(Settings.of(), parameters, database)
+        assert settings.layers == ()
+        ((place, why),) = settings.without_effect
+        assert place == f"{layer}: {key}"
+        assert reason in why
+
+
+def test_other_parameters_are_nobodys_concern() -> None:
+    others = {"transactional": "true", "orc.compress": "ZLIB", "numFiles": "3", "hive.compactor.worker.pool": "etl"}
+    assert with_table(Settings.of(), others).without_effect == ()
+
+
+def test_a_value_that_another_overrides_is_named() -> None:
+    twice = {f"compactor.{NUM}": "3", f"compactorthreshold.{NUM}": "4"}
+    settings = with_table(Settings.of(), twice)
+    assert settings.integer(NUM) == 4
+    assert settings.without_effect == (
+        (f"table: compactor.{NUM}", f"compactorthreshold.{NUM}, which is set too, counts"),
+    )
+    assert with_request(Settings.of(), twice).integer(NUM) == 4  # a person may write both
+    site = Settings.of([Layer(name="flag", values={NUM: "9"}), Layer(name="compactor.toml", values={NUM: "8"})])
+    layered = with_table(site, {f"compactor.{NUM}": "3"}, {f"compactor.{NUM}": "5"})
+    assert layered.without_effect == tuple(
+        (f"{layer}: {NUM}", "the value of table counts") for layer in ("database", "flag", "compactor.toml")
+    )
+    loose = with_table(
+        Settings.of([Layer(name="flag", values={"compactor.mode": "observe"})]), {"compactor.mode": "clean"}
+    )
+    assert loose.without_effect == (("table: compactor.mode", "the value of flag counts"),)
 
 
 def test_a_request_with_an_unknown_property_is_refused() -> None:

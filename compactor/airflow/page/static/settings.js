@@ -53,7 +53,7 @@ function draw() {
       ...(state.table && shell.overview.rights.compact ? [{ label: "", cell: actions }] : []),
     ],
   }), spark.length ? [h("h2", {}, "Spark"), h("dl", { class: "facts" }, spark.map(([key, value]) => [h("dt", {}, h("code", {}, key)), h("dd", {}, value)]))] : null,
-  found.ignored.length ? [h("h2", {}, "Ignored properties"), h("ul", {}, found.ignored.map(({ property, reason }) => h("li", {}, h("code", {}, property), `: ${reason}`)))] : null);
+  found.ignored.length ? [h("h2", {}, "Properties and values without effect"), h("ul", {}, found.ignored.map(({ property, reason }) => h("li", {}, h("code", {}, property), `: ${reason}`)))] : null);
 }
 
 /** The author of an override. */

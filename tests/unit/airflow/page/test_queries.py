@@ -216,6 +216,7 @@ def test_settings_say_where_each_comes_from(client: Caller, site: Site, place: D
     rows = {row["key"]: row for row in of_table["rows"]}
     assert rows["hive.compactor.delta.num.threshold"]["value"] == "3"
     assert rows["hive.compactor.delta.num.threshold"]["source"] == "table"
+    assert [ignored["property"] for ignored in of_table["ignored"]] == ["table: compactor.no"]
 
 
 @pytest.mark.parametrize(
