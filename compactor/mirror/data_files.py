@@ -176,6 +176,12 @@ class _Detaching:
         Raises:
             NotSupported: a type or value cannot be mirrored.
         """
+        try:
+            self._write(visible, sink, scratch)
+        except NotLossless as error:
+            raise NotSupported(f"{self.plan.table}: cannot be mirrored: {error}") from error
+
+    def _write(self, visible: Sequence[VisibleRows], sink: LocalSink, scratch: str) -> None:
         tail = self.file.tail
         if self.for_pyiceberg:
             for rows in visible:
@@ -325,21 +331,16 @@ class _Detaching:
                     ]
                     yield relabel_batch(pa.RecordBatch.from_arrays(arrays, names=schema.names), schema)
 
-        try:
-            return with_codec(
-                [types],
-                lambda codec: encode_acid(
-                    concatenate_small_batches(batches(codec)),
-                    path,
-                    like=replace(like, filters=None),
-                    types=types,
-                    codec=codec,
-                ),
-            )
-        except NotLossless as error:
-            raise NotSupported(
-                f"{self.plan.table}: rows of file {self.file.path} cannot be written for Iceberg's readers: {error}"
-            ) from error
+        return with_codec(
+            [types],
+            lambda codec: encode_acid(
+                concatenate_small_batches(batches(codec)),
+                path,
+                like=replace(like, filters=None),
+                types=types,
+                codec=codec,
+            ),
+        )
 
     def _codec_types(self, codec: Codec) -> list[pa.DataType]:
         """Returns the types of decoded columns for a codec, under the table's names."""

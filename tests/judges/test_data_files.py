@@ -16,7 +16,7 @@ from pyorc import TypeDescription, TypeKind
 
 from compactor.base.errors import NotSupported
 from tests.judges import Row
-from tests.judges.examples import WRITERS, Column, File, columns, files
+from tests.judges.examples import WRITERS, Column, File, columns, files, writers_of
 from tests.judges.iceberg_java import iceberg_1_12, leaf_form, rows_of_arrow, time_form
 from tests.judges.values import children, date_days, parse_schema, time_nanos
 from tests.support.detached import FIRST_FILE, SmallTable, read_by_pyiceberg
@@ -30,7 +30,8 @@ _numbers = itertools.count()
 
 @st.composite
 def _written(draw: st.DrawFn) -> tuple[list[Column], File]:
-    table = draw(columns().filter(lambda table: not any("uniontype" in column.kind for column in table)))
+    # without unions, and without maps that have a key twice, of which Java shows one entry
+    table = draw(columns().filter(lambda table: WRITERS["pyorc"] in writers_of(table)))
     return table, draw(files(table, itertools.count(), 0))
 
 
@@ -74,7 +75,10 @@ def _is_refused(rows: Sequence[Row], kind: TypeDescription, message: str) -> boo
     days = re.findall(r"'(\d{4}-\d\d-\d\d) ", repr(rows))
     if "PyIceberg reads timestamps" in message:
         return any(not _FIRST <= day <= _LAST for day in days)
-    return "and PyIceberg shows an empty one" in message and "<struct<" in str(kind).replace("map<int,", "<")
+    return (
+        "and PyIceberg shows an empty one" in message
+        and re.search("(array<|map<[a-z]+,)struct<", str(kind)) is not None
+    )
 
 
 def _without_signs(text: str) -> str:

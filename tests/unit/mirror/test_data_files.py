@@ -290,3 +290,11 @@ def test_the_option_for_timestamps_is_checked(small: SmallTable) -> None:
     small.write([(1, "a")])
     with pytest.raises(BadSetting, match="timestamps='ns': expected 'refuse' or 'us'"):
         small.detach(timestamps="ns")
+
+
+def test_what_cannot_be_written_is_refused_by_name(tmp_path: Path) -> None:
+    """The last second before 1970 in another zone: ORC stores a fraction of it as one after 1970."""
+    small = SmallTable(root=tmp_path / "t", row_type="struct<n:int,t:timestamp>")
+    _write_times(small, [(-3601, 500_000_000)], zone="Europe/Berlin")
+    with pytest.raises(NotSupported, match=r"d\.t: cannot be mirrored: .*1969-12-31 23:59:59"):
+        small.detach()
