@@ -145,7 +145,23 @@ def _delete(store: Store, name: str, _: int) -> None:
     store.load_table(f"b.{name}").delete(ONE_PERCENT)
 
 
-_STATEMENTS: dict[str, Callable[[Store, str, int], None]] = {"scan": _scan, "append": _append, "delete": _delete}
+def _mirror(store: Store, name: str, _: int) -> None:
+    from benchmarks.mirror import site_with_lake
+    from compactor.mirror.mirrored_tables import run_mirrors
+
+    (outcome,) = run_mirrors(
+        site_with_lake(store.site, Path(os.environ["COMPACTOR_WAREHOUSE"]) / "lake"), [f"b.{name}"]
+    )
+    if outcome.error is not None:
+        raise outcome.error
+
+
+_STATEMENTS: dict[str, Callable[[Store, str, int], None]] = {
+    "scan": _scan,
+    "append": _append,
+    "delete": _delete,
+    "mirror": _mirror,
+}
 
 
 def main() -> None:
