@@ -38,6 +38,13 @@ def mirror() -> None:
     show_default=True,
     help="Timestamps with digits below a microsecond: stop there, or cut them off.",
 )
+@click.option(
+    "--without-pyiceberg",
+    "for_pyiceberg",
+    flag_value=False,
+    default=True,
+    help="Also mirror values that PyIceberg does not read or shows differently.",
+)
 @with_context
 def add(context: CliContext, /, **arguments: Any) -> None:
     """Create an empty Iceberg table for a full ACID table; `mirror run` fills it."""

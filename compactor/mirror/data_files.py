@@ -224,8 +224,8 @@ class _Detaching:
                 if holds_structs and (number in nullable or has_null_rows(self.file, stripe)):
                     raise NotSupported(
                         f"{self.plan.table}: column {self.plan.names[place]} has a NULL {schema_text(types, number)} in "
-                        f"file {self.file.path}, and PyIceberg shows an empty one; replace it, or mirror the table for "
-                        "other readers only"
+                        f"file {self.file.path}, and PyIceberg shows an empty one; replace it, or mirror the table "
+                        "with --without-pyiceberg for other readers"
                     )
 
     @cached_property

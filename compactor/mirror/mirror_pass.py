@@ -502,6 +502,7 @@ class _TaskWork:
             target=target,
             storage=storage,
             timestamps=self.of.mirror.timestamps,
+            for_pyiceberg=self.of.mirror.for_pyiceberg,
         )
         count = self._count(source, plan.write_ids) if count is None else count
         if written is None:

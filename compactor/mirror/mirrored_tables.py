@@ -45,6 +45,7 @@ class NewMirror:
     identifier: str | None = None
     location: str | None = None
     timestamps: str = REFUSE
+    for_pyiceberg: bool = True
 
 
 def add_mirror(site: Site, wanted: NewMirror) -> Mirror:
@@ -101,6 +102,7 @@ def rebuild_mirror(site: Site, name: str) -> Mirror:
             identifier=old.identifier,
             location=old.location,
             timestamps=old.timestamps,
+            for_pyiceberg=old.for_pyiceberg,
         ),
     )
     if not own_state(site).mirrors.replace(site.name, old, new):
@@ -142,6 +144,7 @@ def _create(site: Site, catalog: Catalog, table: Table, wanted: NewMirror) -> Mi
         identifier=identifier,
         token=token,
         timestamps=wanted.timestamps,
+        for_pyiceberg=wanted.for_pyiceberg,
         location=location,
     )
 

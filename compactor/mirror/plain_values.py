@@ -87,8 +87,8 @@ class PlainValues:
         if len(beyond):
             raise NotSupported(
                 f"{self.table}: column {name} holds {_time_text(seconds[beyond[0]], 0)} in file {self.path}; PyIceberg "
-                "reads timestamps from 1677-09-22 to 2262-04-11 and no others; correct the value, or mirror the table for "
-                "other readers only"
+                "reads timestamps from 1677-09-22 to 2262-04-11 and no others; correct the value, or mirror the table "
+                "with --without-pyiceberg for other readers"
             )
 
 

@@ -30,6 +30,7 @@ class Mirror:
     token: str
     timestamps: str  #: ``refuse`` or ``us``: timestamps with digits below a microsecond
     location: str  #: of the Iceberg table
+    for_pyiceberg: bool = True  #: PyIceberg is one of the readers
     is_under_way: bool = False  #: a pass has begun and not ended: it may have left files
     added_at: int = 0
     last_snapshot: int | None = None
@@ -93,6 +94,7 @@ class Mirrors:
                 IDENTIFIER=mirror.identifier,
                 TOKEN=mirror.token,
                 TIMESTAMPS=mirror.timestamps,
+                FOR_PYICEBERG=int(mirror.for_pyiceberg),
                 LOCATION=mirror.location,
                 ADDED_AT=now_ms(conn),
             )
@@ -153,6 +155,7 @@ def _mirror(row: RowMapping) -> Mirror:
         identifier=row["IDENTIFIER"],
         token=row["TOKEN"],
         timestamps=row["TIMESTAMPS"],
+        for_pyiceberg=bool(row["FOR_PYICEBERG"]),
         location=row["LOCATION"],
         is_under_way=bool(row["UNDER_WAY"]),
         added_at=row["ADDED_AT"],

@@ -347,6 +347,7 @@ MIRRORS = Table(
     Column("IDENTIFIER", String(512), nullable=False),
     Column("TOKEN", String(32), nullable=False),
     Column("TIMESTAMPS", String(16), nullable=False),
+    Column("FOR_PYICEBERG", Integer, nullable=False, server_default="1"),
     Column("LOCATION", Text, nullable=False),
     Column("UNDER_WAY", Integer, nullable=False, server_default="0"),
     Column("ADDED_AT", BigInteger, nullable=False),

@@ -26,6 +26,7 @@ import org.apache.iceberg.BaseTable;
 import org.apache.iceberg.Schema;
 import org.apache.iceberg.SchemaParser;
 import org.apache.iceberg.StaticTableOperations;
+import org.apache.iceberg.data.GenericRecord;
 import org.apache.iceberg.data.IcebergGenerics;
 import org.apache.iceberg.data.Record;
 import org.apache.iceberg.data.orc.GenericOrcReader;
@@ -79,7 +80,10 @@ public class IcebergJudge {
       HadoopFileIO io = new HadoopFileIO(CONFIGURATION);
       String metadata = request.get("metadata").getAsString();
       BaseTable table = new BaseTable(new StaticTableOperations(metadata, io), "table");
-      return IcebergGenerics.read(table).where(filter(request, table.schema())).build();
+      // next to position deletes, records also have their positions
+      return CloseableIterable.transform(
+          IcebergGenerics.read(table).where(filter(request, table.schema())).build(),
+          record -> shorten(record, table.schema()));
     }
     Schema schema = SchemaParser.fromJson(request.get("schema").getAsString());
     return ORC.read(HadoopInputFile.fromLocation(request.get("path").getAsString(), CONFIGURATION))
@@ -87,6 +91,14 @@ public class IcebergJudge {
         .filter(filter(request, schema))
         .createReaderFunc(file -> GenericOrcReader.buildReader(schema, file))
         .build();
+  }
+
+  private static Record shorten(Record record, Schema schema) {
+    Record shorter = GenericRecord.create(schema);
+    for (int place = 0; place < schema.columns().size(); place++) {
+      shorter.set(place, record.get(place));
+    }
+    return shorter;
   }
 
   private static Expression filter(JsonObject request, Schema schema) {
