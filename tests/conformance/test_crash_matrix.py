@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compactor.base.steps import CommandStep, StoreStep, WriteStep
+from compactor.base.steps import CommandStep, MirrorStep, StoreStep, WriteStep
 from tests.crash.test_steps import ALWAYS
-from tests.support.crash_matrix import COMMANDS, PAGE, TAKEN_OVER, WRITES, kinds, missing, page
+from tests.support.crash_matrix import COMMANDS, MIRRORED, PAGE, TAKEN_OVER, WRITES, kinds, missing, page
 from tests.support.hive_tests import exists
 
 
@@ -41,6 +41,11 @@ def test_every_step_of_a_writer_has_its_tests() -> None:
 def test_every_step_of_taking_over_has_its_tests() -> None:
     assert set(TAKEN_OVER) == set(StoreStep)
     assert [test for tests in TAKEN_OVER.values() for test in tests if not exists(test)] == []
+
+
+def test_every_step_of_a_mirror_has_its_tests() -> None:
+    assert set(MIRRORED) == set(MirrorStep)
+    assert [test for tests in MIRRORED.values() for test in tests if not exists(test)] == []
 
 
 def test_every_test_that_kills_has_its_column() -> None:

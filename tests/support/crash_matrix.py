@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.base.steps import CommandStep, Step, StoreStep, WriteStep
+from compactor.base.steps import CommandStep, MirrorStep, Step, StoreStep, WriteStep
 from tests.contract import test_restored
 from tests.crash import test_hive2, test_quarantine, test_steps, test_writers
 from tests.storage import test_crash
@@ -169,6 +169,12 @@ TAKEN_OVER = {
     ),
     StoreStep.COMPLETED: (_BY_S3,),
 }
+_OF_MIRRORS = "integration/mirror/test_kills.py::test_a_pass_that_died_is_repeated"
+#: The tests that kill a pass over a mirrored table, at each of its points.
+MIRRORED = dict.fromkeys(
+    MirrorStep,
+    (_OF_MIRRORS, "integration/mirror/test_kills.py::test_passes_killed_among_writers_compactions_and_cleaners"),
+)
 
 
 def missing() -> list[str]:
@@ -226,6 +232,10 @@ def page() -> str:
     ]
     parts += [
         f"| `{step.name}` {step.value} | {', '.join(f'`{test}`' for test in TAKEN_OVER[step])} |" for step in StoreStep
+    ]
+    parts += ["", "## Passes over mirrored tables", "", "| step | tests |", "|---|---|"]
+    parts += [
+        f"| `{step.name}` {step.value} | {', '.join(f'`{test}`' for test in MIRRORED[step])} |" for step in MirrorStep
     ]
     return "\n".join([*parts, *_restored()]) + "\n"
 
