@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.answers.explain import waits_for
-from compactor.answers.running_compactions import Running, reserved_batches, running
+from compactor.answers.running_compactions import Running, claim_places, reserved_batches, running
 from compactor.answers.show_compactions import aftermaths, compaction_row
 from compactor.answers.survey import DUE
 from compactor.base.identities import is_compactor
@@ -112,11 +112,14 @@ def queue_page(site: Site, *, find: str, state: State | None, limit: int, offset
     )
     reserved, now = reserved_batches(site), site.metastore.now_ms()
     at_work = running(site, entries_page.entries, reserved)
+    places = claim_places(site, entries_page.entries)
     shown = {batch.id: batch for entry in entries_page.entries if (batch := reserved.get(entry.id)) is not None}
     batches = {number: _batch_row(site, batch) for number, batch in shown.items()}
     rows = tuple(
         {
             **_queue_row(site, entry, at_work.get(entry.id), now),
+            "place": places[entry.id][0] if entry.id in places else None,
+            "place_because": places[entry.id][1] if entry.id in places else None,
             "batch": batches[reserved[entry.id].id] if entry.id in reserved else None,
         }
         for entry in entries_page.entries

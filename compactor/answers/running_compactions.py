@@ -10,7 +10,9 @@ from compactor.compaction.states import State
 from compactor.site.site import Site
 from compactor.state.batches import Batch, BatchState
 from compactor.state.runs import Progress
+from compactor.worker.waiting_entries import take_turns
 
+_MOST_PLACES = 5_000  #: waiting requests whose order is computed for one answer
 _ENOUGH = 0.05  #: share of the bytes from which on the pace predicts better than the last run
 
 
@@ -39,6 +41,22 @@ class Running:
             "log_url": None if self.batch is None else self.batch.log_url,
             "task_url": None if self.batch is None else self.batch.task_url,
         }
+
+
+def claim_places(site: Site, entries: Sequence[Entry]) -> dict[int, tuple[int | None, str]]:
+    """Returns for each of ``entries`` that waits its place in the order of claims, and the reason, by id.
+
+    Of very many waiting requests only the reasons are known.
+    """
+    here = [entry for entry in entries if entry.state is State.INITIATED and entry.left_to is None]
+    if not here:
+        return {}
+    count = site.metastore.entries.count_queued().get(State.INITIATED, 0)
+    if count > _MOST_PLACES:
+        return {turn.entry.id: (None, turn.because) for turn in take_turns(site, here)}
+    turns = take_turns(site, site.metastore.entries.waiting())
+    places = {turn.entry.id: (number, turn.because) for number, turn in enumerate(turns, 1)}
+    return {entry.id: places[entry.id] for entry in here if entry.id in places}
 
 
 def reserved_batches(site: Site) -> dict[int, Batch]:

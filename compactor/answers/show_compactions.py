@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from compactor.answers.row import Row
-from compactor.answers.running_compactions import Running, running
+from compactor.answers.running_compactions import Running, claim_places, running
 from compactor.base.errors import BadSetting, NotFound
 from compactor.base.identities import PREFIX, HolderProcess, is_compactor
 from compactor.compaction.pool_policy import DEFAULT
@@ -22,6 +22,7 @@ from compactor.site.named_tables import Where, find_where, nearest
 from compactor.site.site import Site
 
 _T = TypeVar("_T")
+_NO_PLACE = (None, None)
 
 #: The columns of SHOW COMPACTIONS that people see; JSON has all of Hive's columns.
 SHOWN = (
@@ -79,7 +80,8 @@ class QueueRow(CompactionRow):
     """A row of SHOW COMPACTIONS with the progress that our worker reports, and where to watch it.
 
     ``units`` and ``bytes`` count the input, and ``left_ms`` is the remaining time. ``left_to`` names the engine that alone
-    acts on the row; None for ours.
+    acts on the row; None for ours. ``place`` is that of a waiting request in the order of claims, and ``place_because`` the
+    reason.
     """
 
     units: int | None = None
@@ -91,6 +93,8 @@ class QueueRow(CompactionRow):
     log_url: str | None = None
     task_url: str | None = None
     left_to: str | None = None
+    place: int | None = None
+    place_because: str | None = None
     committed_at: int | None = None
     cleaned_at: int | None = None
 
@@ -220,8 +224,11 @@ def show_compactions(
     """
     orders = _parse_order(order)
     entries = [entry for entry in _list_entries(site) if selection is None or selection.matches(entry)]
-    at_work = running(site, entries)
-    rows = [_queue_row(entry, at_work.get(entry.id)) for entry in sorted(entries, key=_latest)]
+    at_work, places = running(site, entries), claim_places(site, entries)
+    rows = [
+        _queue_row(entry, at_work.get(entry.id), places.get(entry.id, _NO_PLACE))
+        for entry in sorted(entries, key=_latest)
+    ]
     for column, descends in reversed(orders):
         value = attrgetter(column)
         set_rows = [row for row in rows if value(row) is not None]
@@ -229,9 +236,10 @@ def show_compactions(
     return rows[:limit]
 
 
-def _queue_row(entry: Entry, at_work: Running | None) -> QueueRow:
+def _queue_row(entry: Entry, at_work: Running | None, place: tuple[int | None, str | None]) -> QueueRow:
     row: dict[str, Any] = compaction_row(entry).to_json()
-    row |= {"left_to": entry.left_to, "committed_at": entry.committed_at, "cleaned_at": entry.cleaned_at}
+    row |= {"place": place[0], "place_because": place[1], "left_to": entry.left_to}
+    row |= {"committed_at": entry.committed_at, "cleaned_at": entry.cleaned_at}
     return QueueRow(**row, **({} if at_work is None else cast(dict[str, Any], at_work.to_json())))
 
 

@@ -30,7 +30,7 @@ from compactor.site.run_as import run_as
 from compactor.site.site import Site, Target, own_state
 from compactor.state.batches import SchedulerTask
 from compactor.state.state_database import OwnState
-from compactor.worker.waiting_entries import end_waiting, is_ours
+from compactor.worker.waiting_entries import end_waiting, is_ours, take_turns
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +83,8 @@ def plan_batches(
 ) -> list[PlannedBatch]:
     """Puts the entries that can be claimed now into batches, except those that another batch reserves.
 
-    Batches are planned in the order of their oldest requests. Another planner may take an entry meanwhile; then the batch
-    with this entry is left to the next pass.
+    Batches are planned in the order of their first requests (``take_turns``). Another planner may take an entry
+    meanwhile; then the batch with this entry is left to the next pass.
 
     Args:
         pools: the pools whose entries are planned, where ``default`` is for entries without a pool; None for all.
@@ -115,13 +115,13 @@ def plan_batches(
 
 
 def list_claimable_ids(site: Site, pools: Collection[str] | None = None) -> list[int]:
-    """Returns the ids of entries that a worker without a batch may take now."""
+    """Returns the ids of entries that a worker without a batch may take now, in the order of ``take_turns``."""
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
     return [entry.id for entry in _list_claimable(site, pools, reserved)]
 
 
 def _list_claimable(site: Site, pools: Collection[str] | None, reserved: Collection[int]) -> list[Entry]:
-    """Returns waiting entries, except those that the mode of their table leaves to Hive.
+    """Returns waiting entries in the order of ``take_turns``, except those that their table's mode leaves to Hive.
 
     The mode is read once per table.
     """
@@ -135,7 +135,7 @@ def _list_claimable(site: Site, pools: Collection[str] | None, reserved: Collect
             ours[table] = is_ours(site, entry.entity)
         if ours[table]:
             waiting.append(entry)
-    return waiting
+    return [turn.entry for turn in take_turns(site, waiting)]
 
 
 def _make_item(site: Site, entry: Entry) -> Item | None:

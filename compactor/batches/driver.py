@@ -30,6 +30,7 @@ from compactor.state.batches import Batches
 from compactor.state.runs import Run
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import Options, UnderWay
+from compactor.worker.waiting_entries import take_turns
 from compactor.worker.worker import work_together
 
 log = logging.getLogger(__name__)
@@ -153,9 +154,10 @@ def run_batch(
     until = math.inf if application.max_seconds is None else time.monotonic() + application.max_seconds
     try:
         with Reservation(store.batches, batch_id, driver, reserved_ms) as reservation:
+            waiting = site.metastore.entries.waiting(store.batches.get(batch_id).entry_ids)
             done = run_entries(
                 site,
-                store.batches.get(batch_id).entry_ids,
+                [turn.entry.id for turn in take_turns(site, waiting)],
                 runner,
                 options,
                 parallel=parallel,

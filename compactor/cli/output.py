@@ -40,7 +40,7 @@ _TIMES = frozenset(
     }
 )
 #: Columns that a narrow terminal folds, and their least width.
-_SENTENCES, _LEAST = frozenset({"because", "errormessage", "effect"}), 30
+_SENTENCES, _LEAST = frozenset({"because", "errormessage", "effect", "place_because"}), 30
 _DURATIONS = frozenset({"duration", "held_ms", "age_ms"})  #: in milliseconds
 _SECONDS = frozenset({"opening_before", "opening_after"})
 _BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed", "removed_bytes"})

@@ -14,6 +14,7 @@ from compactor.base.errors import NotFound, Refused
 from compactor.base.utc import utc_text
 from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, CliContext, parse_pairs, with_context
 from compactor.cli.output import print_json, say, size
+from compactor.compaction.claim_order import PRIORITY
 
 if TYPE_CHECKING:
     from compactor.compaction.queue_entry import Entry
@@ -35,6 +36,7 @@ class CompactOptions:
     buckets: int | None
     order_by: str | None
     pool: str | None
+    priority: int | None
     pairs: tuple[str, ...]
     wait: bool
     timeout: float | None
@@ -47,6 +49,12 @@ class CompactOptions:
 @click.option("--buckets", type=click.IntRange(min=1), metavar="N", help="Rebalance: number of files. Default: as is.")
 @click.option("--order-by", metavar="COLUMNS", help="Rebalance: sorts the rows over all files, as in 'a desc, b'.")
 @click.option("--pool", metavar="Q", help="Default: the table's hive.compactor.worker.pool.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-100, 100),
+    metavar="N",
+    help="-100 to 100; more is claimed first. Default: the table's compactor.priority.",
+)
 @click.option("--property", "pairs", metavar="K=V", multiple=True, help="A setting of this request; may be repeated.")
 @click.option("--wait", is_flag=True, help="Wait until the compaction has ended.")
 @click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait. Default: hive.compactor.wait.timeout.")
@@ -57,6 +65,8 @@ def compact(context: CliContext, /, **arguments: Any) -> None:
 
     options = CompactOptions(**arguments)
     properties = parse_pairs(options.pairs, "--property")
+    if options.priority is not None:
+        properties = {**properties, PRIORITY: str(options.priority)}
     with context.site() as site:
         try:
             requested = request_compaction(

@@ -110,9 +110,10 @@ def compactions(context: CliContext, /, order_by: str, limit: int | None, **word
     if context.json:
         print_json([row.to_json() for row in rows])
         return
+    left_to = ("left_to",) if any(row.left_to for row in rows) else ()
     print_table(
         [with_progress(row.to_json()) for row in rows],
-        (*service.SHOWN, "progress", "watch", *(("left_to",) if any(row.left_to for row in rows) else ())),
+        (*service.SHOWN, "place", "place_because", "progress", "watch", *left_to),
         "there are no compactions",
     )
 

@@ -26,7 +26,7 @@ from compactor.settings.precedence import Settings
 
 _NUM, _PCT = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"
 _ABORTS, _AGE = "hive.compactor.abortedtxn.threshold", "hive.compactor.aborted.txn.time.threshold"
-_READERS, _TRINOS = "compactor.readers", frozenset({"strict", "trino"})
+READERS, _TRINOS = "compactor.readers", frozenset({"strict", "trino"})
 _BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
 
 
@@ -307,13 +307,13 @@ def _decide_by_readers(facts: Facts, settings: Settings, numbers: Mapping[str, i
 
     Until then it shows deleted rows.
     """
-    count, readers = facts.numbered_attempts, settings.text(_READERS)
+    count, readers = facts.numbered_attempts, settings.text(READERS)
     if not count or readers not in _TRINOS:
         return None
     what = "delete delta has" if count == 1 else "delete deltas have"
-    because = f"{count} {what} files with attempt numbers, which Trino does not apply ({_READERS} = {readers})"
+    because = f"{count} {what} files with attempt numbers, which Trino does not apply ({READERS} = {readers})"
     kind = Minor if facts.minor_supported else Major
-    return kind(because=because, numbers=numbers, flips=(f"{_READERS} = any",))
+    return kind(because=because, numbers=numbers, flips=(f"{READERS} = any",))
 
 
 def _check_worth(chosen: Decision, facts: Facts) -> Decision:

@@ -263,14 +263,14 @@ class RouteBatch:
 
 
 def group_batches(items: Iterable[Item], max_bytes: int) -> tuple[RouteBatch, ...]:
-    """Returns all items in batches, filled in order of id.
+    """Returns all items in batches, filled in the order of ``items``.
 
     A batch exceeds ``max_bytes`` only if one item alone does.
     """
     open_batches: dict[Route, list[Item]] = {}
     filled: dict[Route, int] = {}
     done: list[list[Item]] = []
-    for item in sorted(items, key=lambda item: item.entry.id):
+    for item in items:
         current = open_batches.get(item.route)
         if current is None or filled[item.route] + item.bytes > max_bytes:
             current = open_batches[item.route] = []

@@ -14,7 +14,8 @@ from compactor.base.errors import CompactorError, Disagreement, Refused, failing
 from compactor.base.identities import initiator_id
 from compactor.base.ids import TxnId
 from compactor.base.steps import Step, reach
-from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
+from compactor.compaction.claim_order import GUARD
+from compactor.compaction.decision import READERS, AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.decision_reuse import Basis, Lasts
 from compactor.compaction.disagreement import Numbers, find_doubts
 from compactor.compaction.eligibility import (
@@ -366,7 +367,7 @@ class CandidateScan:
         return Request(
             entity=considered.entity,
             type=decision.type,
-            initiator=initiator_id(self.site.host, "initiator"),
+            initiator=initiator_id(self.site.host, GUARD if READERS in decision.because else "initiator"),
             pool=surveyed.settings.text("hive.compactor.worker.pool") or None,
         )
 

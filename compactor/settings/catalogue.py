@@ -328,6 +328,24 @@ _OWN = (
         "that save readers most for each core-second. See docs/production.md.",
     ),
     Setting(
+        key="compactor.priority",
+        default="0",
+        unit=_C,
+        scope=Scope.TABLE,
+        minimum=-100,
+        maximum=100,
+        effect="Priority of waiting requests, -100 to 100: those with more points are claimed first, and waiting adds "
+        "points. Erasures, and deltas that Trino would read wrongly, come before all of them. Hive's own workers take the "
+        "oldest request.",
+    ),
+    Setting(
+        key="compactor.priority.ageing",
+        default="10min",
+        unit=_S,
+        minimum=1,
+        effect="Waiting time that is worth one point of compactor.priority, so that no request waits for ever.",
+    ),
+    Setting(
         key="compactor.budget",
         default="0",
         unit=_C,

@@ -9,6 +9,7 @@ from functools import partial
 
 from compactor.base.errors import CompactorError, Refused
 from compactor.base.identities import initiator_id
+from compactor.compaction.claim_order import reason_of_urgency
 from compactor.compaction.queue_entry import Entry, Request
 from compactor.rewrite.plan.chunks import Bound
 from compactor.rewrite.plan.plan import Plan, Remainder
@@ -81,7 +82,7 @@ def request_rest(site: Site, entry: Entry, left: Remainder) -> int | None:
     request = Request(
         entity=entry.entity,
         type=entry.type,
-        initiator=initiator_id(site.host, "rest"),
+        initiator=(entry.initiator_id if reason_of_urgency(entry) else None) or initiator_id(site.host, "rest"),
         pool=entry.pool,
         properties=entry.properties,
         run_as=entry.run_as,

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from compactor.answers.explain import explain
+from compactor.answers.overview import queue_page
+from compactor.answers.show_compactions import show_compactions
 from compactor.base.errors import DatabaseUnavailable
 from compactor.base.identities import process_user
 from compactor.batches.assembly import list_claimable_ids, plan_batches
@@ -21,6 +23,7 @@ from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.site import Site, own_state
 from compactor.storage.local import LocalStorage
+from compactor.worker.waiting_entries import take_turns
 from tests.support.many import make_partitions
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings
@@ -59,6 +62,49 @@ def test_single_pools_can_be_planned(deployment: Site, warehouse: Path) -> None:
     (default,) = plan_batches(deployment, {"default"})
     assert default.pool is None
     assert len(list_claimable_ids(deployment)) == 1
+
+
+def test_priorities_of_databases_tables_and_requests_decide_the_order(deployment: Site, warehouse: Path) -> None:
+    """The list, the batches, and what people see have one order; a person's request overrides the table's priority."""
+    asked(deployment, warehouse, "plain")
+    asked(deployment, warehouse, "low", **{"compactor.priority": "-3"})
+    asked(deployment, warehouse, "high", **{"compactor.priority": "5"})
+    table = make_table(deployment, warehouse, "person")
+    for value in (1, 2):
+        insert(deployment, table, [value])
+    request_compaction(deployment, table="person", properties={"compactor.priority": "9"})
+    tables = [deployment.metastore.entries.get(number).entity.table for number in list_claimable_ids(deployment)]
+    assert tables == ["person", "high", "plain", "low"]
+    rows = {row.tabname: row for row in show_compactions(deployment)}
+    assert [rows[name].place for name in tables] == [1, 2, 3, 4]
+    assert "priority 9 (request)" in str(rows["person"].place_because)
+    assert "priority 5 (table)" in str(rows["high"].place_because)
+    page = queue_page(deployment, find="high", state=None, limit=9, offset=0).rows
+    assert [(row["place"], row["place_because"]) for row in page] == [(2, rows["high"].place_because)]
+    tiny = with_settings(deployment, compactor_batch_bytes="1")
+    planned = plan_batches(tiny)
+    order = [own_state(tiny).batches.get(batch.batch_id).entry_ids[0] for batch in planned]
+    assert [tiny.metastore.entries.get(number).entity.table for number in order] == tables
+
+
+def test_a_request_that_waits_long_enough_comes_first(deployment: Site, warehouse: Path) -> None:
+    asked(deployment, warehouse, "patient", **{"compactor.priority": "-100"})
+    asked(deployment, warehouse, "favourite", **{"compactor.priority": "100"})
+    first, second = list_claimable_ids(deployment)
+    with deployment.metastore.database.write() as conn:
+        conn.exec_driver_sql(
+            f"UPDATE COMPACTION_QUEUE SET CQ_ENQUEUE_TIME = CQ_ENQUEUE_TIME - {201 * 600_000} WHERE CQ_ID = {second}"
+        )
+    assert list_claimable_ids(deployment) == [second, first]
+
+
+def test_a_worker_claims_a_batch_in_the_order_of_priorities(deployment: Site, warehouse: Path) -> None:
+    for name, priority in (("a", "0"), ("b", "1"), ("c", "2")):
+        asked(deployment, warehouse, name, **{"compactor.priority": priority})
+    (batch,) = plan_batches(deployment)
+    turns = take_turns(deployment, deployment.metastore.entries.waiting(own_state(deployment).batches.get(1).entry_ids))
+    assert [turn.entry.entity.table for turn in turns] == ["c", "b", "a"]
+    assert batch.entries == 3
 
 
 def test_a_batch_keeps_to_its_size_limit(deployment: Site, warehouse: Path) -> None:

@@ -145,8 +145,9 @@ def _ids(items: list[Item], max_bytes: int) -> list[list[int]]:
     return [[item.entry.id for item in batch.items] for batch in group_batches(items, max_bytes)]
 
 
-def test_batches_are_filled_in_order_of_id() -> None:
-    assert _ids([_item(3, 30), _item(1, 50), _item(2, 50), _item(4, 80)], 100) == [[1, 2], [3], [4]]
+def test_batches_are_filled_in_the_order_of_claims() -> None:
+    assert _ids([_item(1, 50), _item(2, 50), _item(3, 30), _item(4, 80)], 100) == [[1, 2], [3], [4]]
+    assert _ids([_item(3, 30), _item(1, 50), _item(2, 50), _item(4, 80)], 100) == [[3, 1], [2], [4]]
 
 
 def test_entries_of_different_routes_never_share_a_batch() -> None:
@@ -172,15 +173,16 @@ items_of_any_kind = st.lists(
 @given(items_of_any_kind)
 def test_every_entry_is_batched_once_within_bounds_and_in_order(items: list[Item]) -> None:
     """DESIGN 8.8: no entry overtakes an earlier one of the same route."""
+    place = {item.entry.id: number for number, item in enumerate(items)}
     made = group_batches(items, 100)
     assert sorted(i.entry.id for b in made for i in b.items) == sorted(i.entry.id for i in items)
-    assert [b.items[0].entry.id for b in made] == sorted(b.items[0].entry.id for b in made)
+    assert [b.items[0].entry.id for b in made] == sorted((b.items[0].entry.id for b in made), key=place.__getitem__)
     by_route: dict[Route, list[int]] = defaultdict(list)
     for batch in made:
         assert batch.bytes <= 100 or len(batch.items) == 1
         assert {item.route for item in batch.items} == {batch.route}
         by_route[batch.route] += [item.entry.id for item in batch.items]
-    assert all(ids == sorted(ids) for ids in by_route.values())
+    assert all(ids == sorted(ids, key=place.__getitem__) for ids in by_route.values())
 
 
 def _entry(pool: str | None = None, run_as: str | None = None) -> Entry:

@@ -7,6 +7,7 @@ import pytest
 from compactor.base.errors import DatabaseUnavailable, StorageError
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
+from compactor.compaction.claim_order import reason_of_urgency
 from compactor.compaction.queue_entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.initiator import initiator
@@ -200,6 +201,8 @@ def test_what_trino_would_show_is_compacted_once(deployment: Site, warehouse: Pa
     before = rows_of(site, table)
     (considered,) = initiate(site).considered
     assert (considered.outcome, "attempt numbers" in considered.because) == ("minor", True)
+    (queued,) = site.metastore.entries.waiting()
+    assert reason_of_urgency(queued) is not None
     (outcome,) = run_entries(site, list_claimable_ids(site), InProcessRunner()).outcomes
     assert outcome.result is Result.COMPACTED
     (renamed,) = Path(table.location).glob("delete_delta_*_v*/bucket_*")

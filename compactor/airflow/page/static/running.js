@@ -34,7 +34,8 @@ export function worker(row) {
 
 export function progress(row) {
   const batch = row.batch ? h("span", { class: "partition" }, `batch ${row.batch.batch}: ${row.batch.done} of ${counted(row.batch.entries, "entry", "entries")} done`) : null;
-  if (!isRunning(row)) return [h("span", {}, withMoments(/^(a|the) /.test(row.waits_for || "") ? `waits for ${row.waits_for}` : row.waits_for)), batch];
+  const place = row.place_because ? h("span", { class: "because" }, row.place == null ? row.place_because : `place ${row.place}: ${row.place_because}`) : null;
+  if (!isRunning(row)) return [h("span", {}, withMoments(/^(a|the) /.test(row.waits_for || "") ? `waits for ${row.waits_for}` : row.waits_for)), place, batch];
   return [h("span", {}, `working for ${duration(row.working_ms)}${left(row)}`), ...(row.progress ? units(row.progress) : elapsed(row)), batch];
 }
 
