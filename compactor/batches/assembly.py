@@ -115,13 +115,13 @@ def plan_batches(
 
 
 def list_claimable_ids(site: Site, pools: Collection[str] | None = None) -> list[int]:
-    """Returns the ids of entries that a worker without a batch may take now, in the order of ``take_turns``."""
+    """Returns the ids of entries that a worker without a batch may take now, in their order."""
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
     return [entry.id for entry in _list_claimable(site, pools, reserved)]
 
 
 def _list_claimable(site: Site, pools: Collection[str] | None, reserved: Collection[int]) -> list[Entry]:
-    """Returns waiting entries in the order of ``take_turns``, except those that their table's mode leaves to Hive.
+    """Returns waiting entries in the order of ``take_turns``, without those that the mode leaves to Hive.
 
     The mode is read once per table.
     """

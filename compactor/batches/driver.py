@@ -154,10 +154,11 @@ def run_batch(
     until = math.inf if application.max_seconds is None else time.monotonic() + application.max_seconds
     try:
         with Reservation(store.batches, batch_id, driver, reserved_ms) as reservation:
-            waiting = site.metastore.entries.waiting(store.batches.get(batch_id).entry_ids)
+            # An entry of a lost attempt is still working; ``run_entries`` takes it back.
+            queued = site.metastore.entries.queue(ids=store.batches.get(batch_id).entry_ids)
             done = run_entries(
                 site,
-                [turn.entry.id for turn in take_turns(site, waiting)],
+                [turn.entry.id for turn in take_turns(site, queued)],
                 runner,
                 options,
                 parallel=parallel,

@@ -41,7 +41,7 @@ def end_waiting(site: Site, entry_id: int, error: CompactorError) -> None:
 
 
 def take_turns(site: Site, entries: Iterable[Entry]) -> list[Turn]:
-    """Returns waiting entries in the order in which they are to be claimed, each with the reason of its place.
+    """Returns entries in the order in which they are to be claimed, each with the reason of its place.
 
     Every worker and every planner of batches claims in this order. A table whose settings cannot be read has priority 0.
     """
