@@ -129,6 +129,34 @@ def _row(lag: MirrorLag) -> dict[str, object]:
     }
 
 
+@mirror.command("verify")
+@click.argument("table", metavar="DB.TABLE")
+@with_context
+def verify(context: CliContext, table: str) -> None:
+    """Bring a mirror up to date, and compare all values of all columns with the table."""
+    from compactor.mirror.column_proof import prove_columns
+
+    with context.site() as site:
+        proof = prove_columns(site, table)
+    value = {
+        "table": proof.mirror.name,
+        "rows": proof.rows,
+        "mirrored_rows": proof.mirrored_rows,
+        "columns": proof.columns,
+        "differing": list(proof.differing),
+    }
+    text = f"{proof.mirror.name}: equal: {proof.rows} rows, {proof.columns} columns"
+    if not proof.is_equal:
+        columns = ", ".join(proof.differing) or "none"
+        text = (
+            f"{proof.mirror.name}: different: the table has {proof.rows} rows, the mirror {proof.mirrored_rows}; columns "
+            f"with other values: {columns}. Please report this, and begin a new copy with `mirror rebuild`"
+        )
+    print_either(context.json, value, text)
+    if not proof.is_equal:
+        sys.exit(FAILED)
+
+
 @mirror.command("rebuild")
 @click.argument("table", metavar="DB.TABLE")
 @with_context

@@ -10,7 +10,8 @@ import logging
 import secrets
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -81,8 +82,28 @@ class PassResult:
     cut: int = 0  #: timestamps that lost digits below a microsecond
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedPass:
+    """A pass whose transaction is still open: the mirror's ``head`` shows what ``txn`` sees of ``table``."""
+
+    txn: Transaction
+    table: Table
+    head: int | None
+    result: PassResult
+
+
 def run_pass(site: Site, mirror: Mirror, catalog: Catalog) -> PassResult:
     """Brings the mirror up to date with one commit, or with none if it shows everything.
+
+    Raises as ``open_pass`` does.
+    """
+    with open_pass(site, mirror, catalog) as ended:
+        return ended.result
+
+
+@contextmanager
+def open_pass(site: Site, mirror: Mirror, catalog: Catalog) -> Iterator[EndedPass]:
+    """Runs a pass, and keeps its transaction open until the block ends.
 
     Raises:
         MirrorStopped: the head is not ours, the table was re-created, or its metastore is an older copy.
@@ -110,7 +131,10 @@ def run_pass(site: Site, mirror: Mirror, catalog: Catalog) -> PassResult:
             old=NOTHING if offset is None else offset.write_ids,
             location=location,
         )
-        return work.run(catalog, files)
+        result = work.run(catalog, files)
+        head = iceberg.metadata.current_snapshot()
+        shown = result.snapshot if result.snapshot is not None else None if head is None else head.snapshot_id
+        yield EndedPass(txn=txn, table=table, head=shown, result=result)
 
 
 def read_offset(mirror: Mirror, iceberg: IcebergTable) -> Offset | None:

@@ -257,15 +257,22 @@ def run_mirror(site: Site, mirror: Mirror, open_once: Callable[[str], Catalog]) 
             state.mirrors.begin_pass(site.name, mirror)
             result = run_pass(site, mirror, catalog)
             if result.snapshot is not None:
-                mirror = replace(mirror, last_snapshot=result.snapshot)
                 # Before old snapshots expire: PyIceberg then forgets after which one the head comes.
-                state.mirrors.record_commit(site.name, mirror, result.snapshot)
+                mirror = record_commit(site, mirror, result)
                 _tidy(site, mirror, catalog)
     except CompactorError as error:
         state.mirrors.record_error(site.name, mirror, str(error))
         return PassOutcome(mirror=mirror, error=error)
     state.mirrors.record_pass(site.name, mirror)
     return PassOutcome(mirror=mirror, result=result)
+
+
+def record_commit(site: Site, mirror: Mirror, result: PassResult) -> Mirror:
+    """Stores the commit of a pass if it made one, and returns the mirror with it."""
+    if result.snapshot is None:
+        return mirror
+    own_state(site).mirrors.record_commit(site.name, mirror, result.snapshot)
+    return replace(mirror, last_snapshot=result.snapshot)
 
 
 def _tidy(site: Site, mirror: Mirror, catalog: Catalog) -> None:
