@@ -75,6 +75,20 @@ class SnapshotExpired(CompactorError):
     """
 
 
+class ChangesGone(CompactorError):
+    """Changes of a table since a version can no longer be proved complete.
+
+    They are complete since ``first_version``.
+    """
+
+    def __init__(self, message: str, first_version: int) -> None:
+        super().__init__(message, first_version)
+        self.first_version = first_version
+
+    def __str__(self) -> str:
+        return printable(redact(str(self.args[0])))
+
+
 class BadExpression(Refused):
     """A filter's text violates its grammar, or compares types that cannot be compared.
 

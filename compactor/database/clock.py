@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import cast
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, DateTime, text
 
 from compactor.database.prepared import send
 
@@ -20,6 +21,20 @@ _NOW = {
 def now_ms(conn: Connection) -> int:
     """Returns the current time in epoch milliseconds of the database's clock."""
     return cast(int, send(conn, _NOW[conn.dialect.name], {}).scalar())
+
+
+#: The time as a column of type TIMESTAMP without zone gets it from CURRENT_TIMESTAMP.
+_LOCAL = {
+    "sqlite": "SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') AS moment",
+    "postgresql": "SELECT CAST(clock_timestamp() AS TIMESTAMP) AS moment",
+    "mysql": "SELECT SYSDATE(3) AS moment",
+}
+
+
+def local_time(conn: Connection) -> datetime:
+    """Returns the current time by the clock of the session's zone, without the zone."""
+    query = text(_LOCAL[conn.dialect.name]).columns(moment=DateTime())
+    return cast(datetime, conn.execute(query).scalar_one())
 
 
 #: True while the server's own zone shows an hour (or half an hour) for the first or the second time.

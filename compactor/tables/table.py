@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from compactor.base.errors import CompactionFailed, Refused
+from compactor.base.ids import WriteId
 from compactor.batches.driver import run_entries
 from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
@@ -19,8 +20,10 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.mode import must_write
 from compactor.site.run_as import entries_of_other_users, must_be_ours
 from compactor.site.site import Site
-from compactor.tables.reading.scan import Scan
+from compactor.tables.reading.changes import ChangeRequest
+from compactor.tables.reading.scan import Scan, open_changes
 from compactor.tables.reading.scan_planning import ScanRequest
+from compactor.tables.reading.versions import VersionRange, current_version, find_version
 from compactor.tables.schema import NANOSECONDS, arrow_schema
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_loaded
 from compactor.tables.transactions.transaction import Transaction
@@ -81,6 +84,7 @@ class Table:
         selected_fields: Sequence[str] | None = None,
         row_ids: bool = False,
         timestamps: str = NANOSECONDS,
+        as_of: int | None = None,
     ) -> Scan:
         """Returns a scan of the rows.
 
@@ -93,6 +97,10 @@ class Table:
             timestamps: the form of timestamps. ``ns`` keeps every digit and reaches from 1677 to 2262. ``us`` reaches all
                 years and cuts off the last three digits. ``parts`` is a struct of ``seconds`` since 1970 and ``nanos`` and
                 loses nothing.
+            as_of: a version, such as ``version()`` returned; None for what the snapshot sees.
+
+        The rows of a version come whole. Otherwise the scan raises ``SnapshotExpired``, which names the oldest later version
+        that can be read, or ``Refused`` if the version does not exist.
 
         Raises:
             BadExpression: the filter does not follow the grammar; the message has the place.
@@ -100,8 +108,73 @@ class Table:
             NotSupported: Arrow has no equivalent of a column's type.
         """
         fields = None if selected_fields is None else _names(selected_fields)
-        request = ScanRequest(row_filter=row_filter, selected_fields=fields, row_ids=row_ids, timestamps=timestamps)
+        versions = None if as_of is None else VersionRange(until=WriteId(as_of))
+        request = ScanRequest(
+            row_filter=row_filter, selected_fields=fields, row_ids=row_ids, timestamps=timestamps, versions=versions
+        )
         return Scan(self._site, self._table, request, self._txn)
+
+    def version(self) -> int:
+        """Returns the current version: the highest write ID with no open write at or below it.
+
+        It is 0 before the first write.
+
+        The rows of a version never change. A write that commits late belongs to a later version. In a transaction it is the
+        version that its snapshot sees, without its own writes.
+
+        Raises:
+            NotFound: the table was renamed or dropped since it was loaded.
+        """
+        if self._txn is not None:
+            self._txn.check()
+            return current_version(self._txn, self._table)
+        find_loaded(self._site.metastore.catalog, LoadedTable.from_table(self._table))
+        return find_version(self._site.write_ids(self._table, self._site.metastore.transactions.snapshot()))
+
+    def changes(
+        self,
+        starting_version: int,
+        ending_version: int | None = None,
+        *,
+        key: str | Sequence[str] | None = None,
+        net: bool = False,
+        selected_fields: Sequence[str] | None = None,
+        timestamps: str = NANOSECONDS,
+    ) -> pa.RecordBatchReader:
+        """Returns the rows that were inserted and deleted after one version, up to another.
+
+        The rows of the starting version, without the deleted and with the inserted ones, are those of the ending version.
+        The snapshot is protected until the reader is exhausted or closed.
+
+        The columns are the table's, then ``_change_type`` (``insert`` or ``delete``), ``_commit_version``,
+        ``_commit_timestamp`` (NULL where the metastore has forgotten it) and ``row__id``. Changes come in the order of
+        files. What one write inserts and deletes itself is not shown.
+
+        Args:
+            starting_version: a version that the caller has seen, such as ``version()`` returned; its own changes are left
+                out. 0 for all changes.
+            ending_version: the last version; None for the current one.
+            key: columns that identify rows. A delete and an insert of one key in one commit become ``update_preimage`` and
+                ``update_postimage``. NULL equals nothing.
+            net: leave out rows that were both inserted and deleted within the range.
+            selected_fields, timestamps: as for ``scan``.
+
+        Raises:
+            ChangesGone: changes of the range may be missing; ``first_version`` is the first version with complete changes.
+            Refused: a version does not exist or is not final, or the range ends before it begins.
+            NotFound: the table has no such column.
+            NotSupported: a column of the key is nested; or as for ``scan``.
+            SnapshotExpired, LockNotGranted: as for a scan.
+        """
+        since, until = WriteId(starting_version), None if ending_version is None else WriteId(ending_version)
+        scan = ScanRequest(
+            selected_fields=None if selected_fields is None else _names(selected_fields),
+            row_ids=True,
+            timestamps=timestamps,
+            versions=VersionRange(since=since, until=until, is_net=net),
+        )
+        request = ChangeRequest(scan=scan, key=() if key is None else _names(key))
+        return open_changes(self._site, self._table, request, self._txn)
 
     def append(
         self, rows: RowSource, *, partition: Mapping[str, object] | None = None, time_zone: str | None = None

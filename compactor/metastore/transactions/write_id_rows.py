@@ -12,6 +12,7 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.base.errors import Refused
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.queue_entry import Entity
+from compactor.database.clock import local_time, now_ms
 from compactor.database.engine import Database, retried
 from compactor.database.prepared import in_parts, send, send_all
 from compactor.metastore.notifications.notification_log import Notifications
@@ -19,6 +20,7 @@ from compactor.metastore.notifications.transaction_events import on_allocation, 
 from compactor.metastore.schema.counter_rows import try_insert
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
+    COMPLETED_TXN_COMPONENTS,
     MIN_HISTORY_LEVEL,
     MIN_HISTORY_WRITE_ID,
     NEXT_WRITE_ID,
@@ -290,6 +292,20 @@ class WriteIds:
         with self._database.read() as conn:
             rows = conn.execute(select(TXN_TO_WRITE_ID).where(_of_table(database.lower(), table.lower())))
             return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
+
+    def commit_times(self, database: str, table: str) -> dict[WriteId, int]:
+        """Returns the known times of commits in epoch milliseconds, by write ID; cleaners make them forgotten.
+
+        The database wrote them by the clock of its own zone, so its clock tells how long ago they were.
+        """
+        times, here = COMPLETED_TXN_COMPONENTS.c, (database.lower(), table.lower())
+        query = select(times.CTC_WRITEID, func.min(times.CTC_TIMESTAMP)).where(
+            times.CTC_DATABASE == here[0], times.CTC_TABLE == here[1], times.CTC_WRITEID.is_not(None)
+        )
+        with self._database.read() as conn:
+            rows = conn.execute(query.group_by(times.CTC_WRITEID)).all()
+            local, now = local_time(conn), now_ms(conn)
+        return {WriteId(number): now - round((local - at).total_seconds() * 1000) for number, at in rows}
 
     def assign(self, conn: Connection, txns: Sequence[TxnId], database: str, table: str) -> dict[TxnId, WriteId]:
         """Allocates a write ID to each of ``txns`` within the caller's transaction.

@@ -19,6 +19,7 @@ from compactor.insight.read_events import digest_likeness
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.state.read_counts import Read
+from compactor.tables.reading.changes import ChangeRequest, read_changes
 from compactor.tables.reading.scan_planning import ScanRequest, partitions_to_read, plan_scan
 from compactor.tables.reading.scan_task_reader import read_task
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
@@ -82,9 +83,7 @@ class Scan:
 
         The snapshot is protected until the reader is exhausted or closed.
         """
-        batches = self._batches()
-        first = next(batches, None)  # raises errors of the plan here
-        return pa.RecordBatchReader.from_batches(self.schema, _chain(first, batches))
+        return _open_reader(self.schema, self._batches())
 
     def to_arrow(self) -> pa.Table:
         """Returns all rows as one table."""
@@ -122,7 +121,7 @@ class Scan:
 
     def _batches(self, request: ScanRequest | None = None) -> Iterator[pa.RecordBatch]:
         request, watch = request or self._request, Stopwatch()
-        with self._transaction() as txn:
+        with _reading(self._site, self._txn) as txn:
             with watch.running():
                 plan = plan_scan(txn, self._table, request)
             for task in plan.tasks:
@@ -133,17 +132,35 @@ class Scan:
 
     @contextmanager
     def _plan(self) -> Iterator[ScanPlan]:
-        with self._transaction() as txn:
+        with _reading(self._site, self._txn) as txn:
             yield plan_scan(txn, self._table, self._request)
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Transaction]:
-        if self._txn is not None:
-            self._txn.check()
-            yield self._txn
-            return
-        with transaction(self._site, role="reader") as txn:
-            yield txn
+
+def open_changes(site: Site, table: Table, request: ChangeRequest, txn: Transaction | None) -> pa.RecordBatchReader:
+    """Returns a reader of the changes of a range of versions; see ``Table.changes``."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with _reading(site, txn) as reading:
+            yield from read_changes(reading, table, request, THREADS)
+
+    return _open_reader(request.schema(table), batches())
+
+
+@contextmanager
+def _reading(site: Site, txn: Transaction | None) -> Iterator[Transaction]:
+    """Yields ``txn``, or a transaction of its own for one read."""
+    if txn is not None:
+        txn.check()
+        yield txn
+        return
+    with transaction(site, role="reader") as own:
+        yield own
+
+
+def _open_reader(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
+    """Returns a reader of ``batches``; errors of the plan are raised here."""
+    first = next(batches, None)
+    return pa.RecordBatchReader.from_batches(schema, _chain(first, batches))
 
 
 def _chain(first: pa.RecordBatch | None, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -31,7 +31,8 @@ from compactor.site.site import Site, path_of
 from compactor.tables.filters.binding import bind
 from compactor.tables.filters.conditions import Condition, find_columns
 from compactor.tables.filters.partition_constants import may_have, parse_constants
-from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
+from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask, may_hold_rows
+from compactor.tables.reading.versions import VersionRange, write_ids_up_to
 from compactor.tables.schema import IN_PARTS, NANOSECONDS, PARTS, Selection, arrow_schema, column_type, select
 from compactor.tables.transactions.held_locks import is_hive_4
 from compactor.tables.transactions.numbers_on_disk import must_miss_no_partition
@@ -47,7 +48,8 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
         NotFound: the table has no such column; or it was renamed or dropped since it was loaded.
         Refused: the table was altered since it was loaded.
         LockNotGranted: somebody holds a conflicting lock.
-        SnapshotExpired: the transaction is over, or its snapshot is older than the remaining files.
+        SnapshotExpired: the transaction is over, or its snapshot or version is older than the remaining files.
+        ChangesGone: changes of the requested range may be missing.
     """
     must_be_readable(table)
     selection, condition = request.selection(table), request.condition(table)
@@ -56,10 +58,27 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
     chosen = _lock_and_choose(txn, table, condition, comparable)
     must_miss_no_partition(txn.site, table, lambda part: _may_hold(part, table, condition, comparable))
     places = find_places(table, list(deciding))
+    write_ids = txn.write_ids(table)
+    locations = {part.name: path_of(txn.site.storage, table, part.partition) for part in chosen}
+    directories = {part.name: _directory(txn, table, locations[part.name]) for part in chosen}
+    if request.versions is None:
+        tasks = [task for part in chosen for task in _tasks(locations[part.name], part, directories[part.name], txn)]
+    else:
+        versions = request.versions.with_end(txn, table)
+        versions.must_be_whole(table, [(locations[name], directory) for name, directory in directories.items()])
+        assert versions.until is not None
+        write_ids = write_ids_up_to(write_ids, versions.until)
+        tasks = [task for part in chosen for task in _tasks(locations[part.name], part, directories[part.name])]
+        tasks = [
+            replace(
+                task, inserts=may_hold_rows(task.inserts, write_ids), deletes=may_hold_rows(task.deletes, write_ids)
+            )
+            for task in tasks
+        ]
     return ScanPlan(
         table=str(table),
         txn=txn.id,
-        write_ids=txn.write_ids(table),
+        write_ids=write_ids,
         row_type=table.row_type,
         names=tuple(column.name for column in table.columns),
         schema=request.schema(table),
@@ -70,7 +89,7 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
         row_ids=request.row_ids,
         default_zone=find_default_zone(txn.site, table),
         is_gregorian=not is_hive_4(txn.site),
-        tasks=tuple(task for part in chosen for task in _tasks(txn, table, part)),
+        tasks=tuple(task for task in tasks if task.inserts),
     )
 
 
@@ -174,10 +193,11 @@ def must_be_readable(table: Table) -> None:
         )
 
 
-def _tasks(txn: Transaction, table: Table, part: _Part) -> Iterator[ScanTask]:
-    location = path_of(txn.site.storage, table, part.partition)
-    inserts, deletes = inputs_by_number(_directory(txn, table, location))
-    overlay(inserts, deletes, txn.pending.at(location))
+def _tasks(location: str, part: _Part, directory: AcidDirectory, txn: Transaction | None = None) -> Iterator[ScanTask]:
+    """Yields the tasks of a partition, with what ``txn`` itself has written there."""
+    inserts, deletes = inputs_by_number(directory)
+    if txn is not None:
+        overlay(inserts, deletes, txn.pending.at(location))
     for number in sorted(inserts):
         yield ScanTask(
             location=location,
@@ -245,6 +265,7 @@ class ScanRequest:
     selected_fields: tuple[str, ...] | None = None
     row_ids: bool = False
     timestamps: str = NANOSECONDS
+    versions: VersionRange | None = None
 
     def schema(self, table: Table) -> pa.Schema:
         """Returns the schema of the rows.

@@ -137,7 +137,7 @@ class FileReader:
                     return None
                 ranges = self._ranges(stripe, groups)
         choice = choose_action(self.file, stripe, events, self.plan.write_ids, False, None)
-        return None if choice.action is Action.DROP else partial(self._batches, choice, condition, ranges)
+        return None if choice.action is Action.DROP else partial(self.read_choice, choice, condition, ranges)
 
     def _ranges(self, stripe: int, groups: Mask) -> list[range] | None:
         """Returns the row numbers of the row groups if they are few.
@@ -150,9 +150,10 @@ class FileReader:
         edges = np.flatnonzero(np.diff(np.concatenate(([False], groups, [False]))))
         return [range(low * stride, min(high * stride, rows)) for low, high in edges.reshape(-1, 2).tolist()]
 
-    def _batches(
-        self, choice: Choice, condition: Condition | None, ranges: list[range] | None
+    def read_choice(
+        self, choice: Choice, condition: Condition | None = None, ranges: list[range] | None = None
     ) -> Iterator[pa.RecordBatch]:
+        """Yields the kept rows of a stripe that meet ``condition``, of rows in ``ranges`` if they are given."""
         places = (*self.plan.columns, *(() if condition is None else self.plan.filter_columns))
         for rows in read_stripe(self._columns, choice, places, ranges):
             kept = rows if condition is None else rows.filter(match_rows(condition, self._comparable(rows, condition)))

@@ -15,7 +15,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from compactor.acid.names import Base, Delta, known_directory
-from compactor.acid.write_ids import LaterWriteIdList, RangeAnswer, ValidWriteIdList
+from compactor.acid.write_ids import RangeAnswer, ValidWriteIdList
 from compactor.base.ids import WriteId
 from compactor.rows.inputs import Input
 from compactor.tables.filters.conditions import Condition
@@ -92,18 +92,18 @@ def keep_later_rows(plan: ScanPlan, earlier: ValidWriteIdList, end: ValidWriteId
     """
     later = end.since(earlier)
     tasks = [
-        replace(task, inserts=_keep_later(task.inserts, later), deletes=_keep_later(task.deletes, later))
+        replace(task, inserts=may_hold_rows(task.inserts, later), deletes=may_hold_rows(task.deletes, later))
         for task in plan.tasks
     ]
     return replace(plan, write_ids=later, tasks=tuple(task for task in tasks if task.inserts))
 
 
-def _keep_later(inputs: Iterable[Input], later: LaterWriteIdList) -> tuple[Input, ...]:
-    """Returns the files that may hold later rows.
+def may_hold_rows(inputs: Iterable[Input], write_ids: ValidWriteIdList) -> tuple[Input, ...]:
+    """Returns the files that may hold rows or delete events of ``write_ids``.
 
     Raw files stay or go together, because their rows are numbered through all files of a directory.
     """
-    return tuple(file for file in inputs if later.range_valid(*write_id_range(file)) is not RangeAnswer.NONE)
+    return tuple(file for file in inputs if write_ids.range_valid(*write_id_range(file)) is not RangeAnswer.NONE)
 
 
 def write_id_range(file: Input) -> tuple[WriteId, WriteId]:

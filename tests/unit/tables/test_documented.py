@@ -1,4 +1,4 @@
-"""Every example of docs/tables.md, run in the order of the page over one metastore."""
+"""Every example of docs/tables.md and docs/changes.md, run in the order of the page over one metastore."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from compactor.tables.transactions.transaction_block import transaction
 from demo.delta_writer import write_rows
 
 PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
+CHANGES_PAGE = PAGE.with_name("changes.md")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
@@ -57,3 +58,12 @@ def test_the_examples_run() -> None:
             names["store"] = store
             names["orders"] = store.load_table("sales.orders")
     assert len(EXAMPLES) >= 3
+
+
+@pytest.mark.usefixtures("orders")
+def test_the_example_of_changes_runs() -> None:
+    [example] = re.findall(r"^```python\n(.*?)^```$", CHANGES_PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    names: dict[str, pa.Table] = {}
+    exec(compile(example, str(CHANGES_PAGE), "exec"), names)
+    assert sorted(names["changes"]["_change_type"].to_pylist()) == ["update_postimage", "update_preimage"]
+    assert sorted(names["before"]["status"].to_pylist()) == ["new", "new"]
