@@ -1,4 +1,4 @@
-"""Compares every column of a mirror with its table: sums of hashes, read by PyIceberg and by our own scan.
+"""Compares every column of a mirror with its table: sums of hashes that two readers show.
 
 Counts prove nothing about values, so all of them are read (PROTOCOL 15.5).
 """
