@@ -137,11 +137,12 @@ def _refused_write(error: DBAPIError) -> Trouble:
 #: rolled everything back, and SQLAlchemy raises this error in place of the deadlock.
 _NO_SAVEPOINT = 1305
 _IDLE = 4031
-#: The commit failed, and the server has rolled it back: a conflict with another primary (1180 of Galera, 3101 of group
-#: replication).
-_REFUSED_AT_COMMIT = (1180, 3101)
+#: A conflict with another primary: the commit failed, and the server has rolled it back (1180 of Galera, 3101 of group
+#: replication). With any other error of the storage engine, 1180 is also what a server of Galera says that has lost the
+#: others, and 3100 what one of a group says: the others may have the transaction, and then it comes back from them.
+_FAILED_AT_COMMIT, _CONFLICT, _REFUSED_AT_COMMIT = 1180, "Got error 149 ", 3101
 #: Deadlock and lock wait time-out; a row changed since it was read.
-_BUSY = (1205, 1213, 1020, _NO_SAVEPOINT, *_REFUSED_AT_COMMIT)
+_BUSY = (1205, 1213, 1020, _NO_SAVEPOINT, _FAILED_AT_COMMIT, _REFUSED_AT_COMMIT)
 #: Too many connections of all, of this user or in this hour (1040, 1203, 1226); a member of a cluster that is not in
 #: service (1047, 3032); idle for too long (4031).
 _LOST = (1040, 1047, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1226, 1927, 2002, 2003, 2006, 2013, 2055, 3032, _IDLE)
@@ -200,7 +201,10 @@ class MySQLBackend(Server):
 
     def is_rolled_back(self, error: DBAPIError) -> bool:
         """See ``Backend``."""
-        return _code(error) in (1213, _NO_SAVEPOINT, _IDLE, *_REFUSED_AT_COMMIT) or _mysql_is_read_only(error)
+        code = _code(error)
+        if code == _FAILED_AT_COMMIT:
+            return _CONFLICT in str(error.orig)
+        return code in (1213, _NO_SAVEPOINT, _IDLE, _REFUSED_AT_COMMIT) or _mysql_is_read_only(error)
 
 
 _MEANING = (

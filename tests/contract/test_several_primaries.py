@@ -5,6 +5,7 @@ A commit that the servers refuse is known to have changed nothing, and the docto
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.base.errors import TryAgain
+from compactor.base.errors import CommitUnknown, TryAgain
 from compactor.compaction.states import State
 from compactor.database.engine import Database, open_database
 from compactor.doctor.server_checks import check_servers
@@ -34,6 +35,15 @@ ROUNDS = 20
 PRIMARIES = {
     "mysql group replication": ("mysql", "auto_increment_increment is 7, group_replication_single_primary_mode is OFF"),
     "mariadb galera": (None, "auto_increment_increment is 2, wsrep_on is ON"),
+}
+
+_SECOND_GOES_ON = {
+    "mysql group replication": "SELECT 1;",
+    "mariadb galera": "SET GLOBAL wsrep_provider_options = 'pc.weight=2';",
+}
+_FIRST_GIVES_UP = {
+    "mysql group replication": "SET GLOBAL group_replication_unreachable_majority_timeout = 3;",
+    "mariadb galera": "SELECT 1;",
 }
 
 
@@ -109,6 +119,32 @@ def test_a_row_lock_excludes_nobody_on_another_primary(pair: Pair) -> None:
     lock = "SELECT v FROM x WHERE k = 1 FOR UPDATE"
     pair.write((lock, "UPDATE x SET v = v + 1 WHERE k = 2"), (lock, "UPDATE x SET v = v + 1 WHERE k = 3"))
     assert (pair.commits, pair.refusals, pair.others) == (2, [], [])
+
+
+def stands_still(server: servers.Server) -> bool:
+    assert server.process is not None
+    threads = Path(f"/proc/{server.process.pid}/task").glob("*/stat")
+    return {thread.read_text("utf-8").rpartition(")")[2].split()[0] for thread in threads} == {"T"}
+
+
+@pytest.mark.parametrize("name", PRIMARIES)
+def test_a_commit_is_in_doubt_where_the_other_primary_cannot_be_asked(name: str) -> None:
+    """The primary that is cut off says that the commit failed. The other one has it, and is who goes on."""
+    with several_primaries(PRIMARIES[name][0]) as (first, second), ExitStack() as stack:
+        first.make("pair", "CREATE TABLE x (k INT PRIMARY KEY);")
+        second.sql(_SECOND_GOES_ON[name], "mysql")
+        first.sql(_FIRST_GIVES_UP[name], "mysql")
+        until("the table", lambda: "x" in second.sql("SHOW TABLES IN pair;", "mysql").split())
+        database = open_database(first.url.format(name="pair"))
+        stack.callback(database.close)
+        assert second.process is not None
+        stack.callback(second.process.send_signal, signal.SIGCONT)
+        with pytest.raises(CommitUnknown), database.write() as conn:
+            conn.exec_driver_sql("INSERT INTO x VALUES (1)")
+            second.process.send_signal(signal.SIGSTOP)
+            until("its threads stand still", lambda: stands_still(second))
+        second.process.send_signal(signal.SIGCONT)
+        assert until("the row on the other one", lambda: second.sql("SELECT k FROM x;", "pair").strip() == "1")
 
 
 def test_the_doctor_warns_and_one_writer_is_well(

@@ -13,6 +13,7 @@ from compactor.database.servers import MySQLBackend, PostgresBackend
 
 POSTGRES = PostgresBackend(make_url("postgresql+psycopg://h/x"))
 MYSQL = MySQLBackend(make_url("mysql+pymysql://h/x"))
+GALERAS_CONFLICT = "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"
 
 
 def wrapped(error: Exception, *, disconnected: bool = False) -> DBAPIError:
@@ -68,7 +69,7 @@ def test_errors_of_postgresql(error: Exception, trouble: Trouble) -> None:
         (my.OperationalError(4031, "The client was disconnected by the server because of inactivity"), Trouble.LOST),
         (my.OperationalError(1047, "WSREP has not yet prepared node for application use"), Trouble.LOST),
         (my.OperationalError(3101, "Plugin instructed the server to rollback"), Trouble.BUSY),
-        (my.OperationalError(1180, "Got error 149 during COMMIT"), Trouble.BUSY),
+        (my.OperationalError(1180, GALERAS_CONFLICT), Trouble.BUSY),
         (my.DataError(1366, "Incorrect string value: '\\xC5\\x82' for column `x`"), Trouble.UNSTORABLE),
         (my.DataError(1366, "Incorrect integer value: 'x' for column `x`"), Trouble.BUG),
         (my.OperationalError(1267, "Illegal mix of collations"), Trouble.UNSTORABLE),
@@ -109,10 +110,17 @@ def test_which_failed_commits_surely_changed_nothing() -> None:
         assert not POSTGRES.is_rolled_back(wrapped(error))
     for idle in (pg.IdleSessionTimeout("x"), pg.IdleInTransactionSessionTimeout("x"), pg.ReadOnlySqlTransaction("x")):
         assert POSTGRES.is_rolled_back(wrapped(idle))
-    for number in (1180, 1836, 3101, 4031):
+    for number in (1836, 3101, 4031):
         assert MYSQL.is_rolled_back(wrapped(my.OperationalError(number, "x")))
+    assert MYSQL.is_rolled_back(wrapped(my.OperationalError(1180, GALERAS_CONFLICT)))
     assert MYSQL.is_rolled_back(wrapped(my.OperationalError(1290, "running with the --super-read-only option")))
-    for number in (1205, 1290, 2006, 2013):
+    for text in (
+        "Error while appending streaming replication fragment(provider status: Not connected to Primary Component)",
+        "Got error 28 - 'No space left on device' during COMMIT",
+        "Got error 1490 \"unknown\" during COMMIT",
+    ):
+        assert not MYSQL.is_rolled_back(wrapped(my.OperationalError(1180, text)))
+    for number in (1205, 1290, 2006, 2013, 3100):
         assert not MYSQL.is_rolled_back(wrapped(my.OperationalError(number, "x")))
 
 
