@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Engine, ExceptionContext, QueuePool, create_engine, event
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError
 
 from compactor.base.errors import BadSetting, NotSupported
 from compactor.database.backend import WRITES, Trouble, masked
@@ -57,19 +57,21 @@ def server_engine(
 
     Raises:
         NotSupported: the driver is not installed; ``extra`` is the extra that installs it.
+        BadSetting: an option of the URL is not what the driver expects.
     """
     try:
-        engine = create_engine(
-            url,
-            poolclass=QueuePool,
-            pool_size=_POOL_SIZE,
-            max_overflow=_OVERFLOW,
-            pool_timeout=_WAIT_SECONDS,
-            pool_recycle=_RECYCLED_SECONDS,
-            pool_use_lifo=True,
-            pool_reset_on_return=None,  # ``Database`` ends every transaction that it begins
-            connect_args=dict(connect_args),
-        )
+        with _understanding_options(url):
+            engine = create_engine(
+                url,
+                poolclass=QueuePool,
+                pool_size=_POOL_SIZE,
+                max_overflow=_OVERFLOW,
+                pool_timeout=_WAIT_SECONDS,
+                pool_recycle=_RECYCLED_SECONDS,
+                pool_use_lifo=True,
+                pool_reset_on_return=None,  # ``Database`` ends every transaction that it begins
+                connect_args=dict(connect_args),
+            )
     except ModuleNotFoundError as error:
         raise NotSupported(
             f"database {masked(url)}: the driver {error.name} is not installed; run `pip install hive-compactor[{extra}]`"
@@ -77,18 +79,15 @@ def server_engine(
 
     def connect(dialect: Any, _: Any, args: Any, options: Any) -> Any:
         try:
-            return dialect.connect(*args, **options)
+            with _understanding_options(url):
+                return dialect.connect(*args, **options)
         except RuntimeError as error:  # PyMySQL, of a log-in that needs RSA
             raise NotSupported(
                 f"database {masked(url)}: {error}; run `pip install hive-compactor[{extra}]`, or connect with TLS"
             ) from error
-        except (TypeError, ValueError) as error:
-            raise BadSetting(
-                f"database {masked(url)}: the driver does not accept an option of the URL: {error}; correct or remove it"
-            ) from error
 
     def set_up(connection: Any, _: Any) -> None:
-        with connection.cursor() as cursor:
+        with _understanding_options(url), connection.cursor() as cursor:
             for statement in on_connect:
                 cursor.execute(statement)
 
@@ -126,6 +125,20 @@ def server_engine(
     event.listen(engine, "checkout", leave_replaced_server)
     event.listen(engine, "handle_error", renew_after_failover)
     return engine
+
+
+@contextmanager
+def _understanding_options(url: URL) -> Iterator[None]:
+    """Raises BadSetting for whatever SQLAlchemy and the driver raise of an option of the URL.
+
+    The drivers turn every trouble with the network and the server into errors of their own.
+    """
+    try:
+        yield
+    except (ArgumentError, AttributeError, NotImplementedError, OSError, TypeError, ValueError) as error:
+        raise BadSetting(
+            f"database {masked(url)}: the driver does not accept an option of the URL: {error}; correct or remove it"
+        ) from error
 
 
 def _refused_write(error: DBAPIError) -> Trouble:
@@ -254,7 +267,8 @@ class PostgresBackend(Server):
     def make_engine(self) -> Engine:
         """See ``Backend``."""
         on_connect = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",)
-        args: dict[str, Any] = {"autocommit": True}
+        # Else it is the database's own, and psycopg returns bytes where that is SQL_ASCII. Hive's driver speaks UTF-8 too.
+        args: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
         if _PREPARE in self._url.query:
             args[_PREPARE] = self._prepare_threshold(self._url.query[_PREPARE])
         engine = server_engine(

@@ -6,6 +6,7 @@ Hive's script for MySQL makes columns in latin1.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -15,9 +16,10 @@ from compactor.base.errors import NotFound, Refused
 from compactor.compaction.queue_entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.locking.lock_types import LockRequest, LockType
-from compactor.metastore.metastore import Metastore
+from compactor.metastore.metastore import Metastore, open_metastore
 from compactor.metastore.schema import tables as t
 from compactor.metastore.transactions.transaction_rows import mark_aborted
+from tests.support import servers
 
 #: French, which latin1 has; Polish and Japanese, which it has not; beyond the three bytes of utf8mb3.
 TEXT = "été, łódź 日本 🙂"
@@ -102,3 +104,25 @@ def test_one_name_refuses_no_other_request(store: str, metastore: Metastore) -> 
     first, second = metastore.requests.request_all(requests)
     assert second == (2 if stored(store) == TEXT else 1)
     assert isinstance(first, int) or "p=łódź" in str(first)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [("SQL_ASCII", TEXT), ("LATIN1", IN_LATIN1), ("EUC_JP", r"été, łódź 日本 \U0001f642")],
+)
+def test_a_database_of_postgresql_with_another_encoding(
+    server: Callable[[str], servers.Server], encoding: str, expected: str
+) -> None:
+    """SQL_ASCII is what ``initdb`` chooses where no locale is set. Hive writes UTF-8 into it, whatever the encoding."""
+    postgres, name = server("postgresql"), f"in_{encoding.lower()}"
+    settings = f"ENCODING '{encoding}' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    postgres.sql(f"CREATE DATABASE {name} {settings};", "postgres")
+    postgres.sql(servers.hive_schema("postgresql", "4.0.0"), name)
+    with closing(open_metastore("default", postgres.url.format(name=name))) as metastore:
+        [txn] = metastore.transactions.open(TEXT, "h")
+        with metastore.database.read() as conn:
+            assert conn.execute(select(t.TXNS.c.TXN_USER).where(txn == t.TXNS.c.TXN_ID)).scalar_one() == expected
+    assert postgres.sql(f'SET client_encoding = UTF8; SELECT "TXN_USER" FROM "TXNS" WHERE "TXN_ID" = {txn};', name) == (
+        expected + "\n"
+    )
+    postgres.drop(name)

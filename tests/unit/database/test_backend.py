@@ -117,7 +117,7 @@ def test_which_failed_commits_surely_changed_nothing() -> None:
     for text in (
         "Error while appending streaming replication fragment(provider status: Not connected to Primary Component)",
         "Got error 28 - 'No space left on device' during COMMIT",
-        "Got error 1490 \"unknown\" during COMMIT",
+        'Got error 1490 "unknown" during COMMIT',
     ):
         assert not MYSQL.is_rolled_back(wrapped(my.OperationalError(1180, text)))
     for number in (1205, 1290, 2006, 2013, 3100):

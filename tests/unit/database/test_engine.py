@@ -320,11 +320,24 @@ def test_a_threshold_of_prepared_statements(option: str) -> None:
     open_database(f"postgresql://127.0.0.1/x?prepare_threshold={option}").close()
 
 
-def test_an_option_that_the_driver_does_not_know() -> None:
-    database = open_database("mysql://me:geheim@127.0.0.1:1/x?nonsense=1")
+@pytest.mark.parametrize(
+    ("url", "because"),
+    [
+        ("mysql://me:geheim@127.0.0.1:1/x?nonsense=1", "'nonsense'"),
+        ("mysql://me:geheim@127.0.0.1:1/x?connect_timeout=soon", "'soon'"),
+        ("mysql://me:geheim@127.0.0.1:1/x?local_infile=perhaps", "'perhaps'"),
+        ("mysql://me:geheim@127.0.0.1:1/x?compress=1", "compress"),
+        ("mysql://me:geheim@127.0.0.1:1/x?ssl=true", "'str' object"),
+        ("mysql://me:geheim@127.0.0.1:1/x?ssl_ca=/nowhere.pem", "No such file"),
+        ("postgresql://me:geheim@/x?host=a&host=b&port=1&port=2", "multihost"),
+    ],
+)
+def test_an_option_that_the_driver_does_not_accept(url: str, because: str) -> None:
     with (
-        pytest.raises(BadSetting, match=r"does not accept an option of the URL: .*'nonsense'") as refused,
-        database.read(),
+        pytest.raises(
+            BadSetting, match=f"database .*: the driver does not accept an option of the URL: .*{because}"
+        ) as refused,
+        open_database(url).read(),
     ):
         pytest.fail("the body must not run")
     assert "geheim" not in str(refused.value)
