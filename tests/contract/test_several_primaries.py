@@ -127,6 +127,15 @@ def stands_still(server: servers.Server) -> bool:
     return {thread.read_text("utf-8").rpartition(")")[2].split()[0] for thread in threads} == {"T"}
 
 
+def insert_and_suspend(database: Database, other: servers.Server) -> None:
+    """Inserts a row, and suspends the other server before the commit."""
+    assert other.process is not None
+    with database.write() as conn:
+        conn.exec_driver_sql("INSERT INTO x VALUES (1)")
+        other.process.send_signal(signal.SIGSTOP)
+        until("its threads stand still", lambda: stands_still(other))
+
+
 @pytest.mark.parametrize("name", PRIMARIES)
 def test_a_commit_is_in_doubt_where_the_other_primary_cannot_be_asked(name: str) -> None:
     """The primary that is cut off says that the commit failed. The other one has it, and is who goes on."""
@@ -139,10 +148,8 @@ def test_a_commit_is_in_doubt_where_the_other_primary_cannot_be_asked(name: str)
         stack.callback(database.close)
         assert second.process is not None
         stack.callback(second.process.send_signal, signal.SIGCONT)
-        with pytest.raises(CommitUnknown), database.write() as conn:
-            conn.exec_driver_sql("INSERT INTO x VALUES (1)")
-            second.process.send_signal(signal.SIGSTOP)
-            until("its threads stand still", lambda: stands_still(second))
+        with pytest.raises(CommitUnknown):
+            insert_and_suspend(database, second)
         second.process.send_signal(signal.SIGCONT)
         assert until("the row on the other one", lambda: second.sql("SELECT k FROM x;", "pair").strip() == "1")
 
