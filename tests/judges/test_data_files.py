@@ -6,17 +6,33 @@ import itertools
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pyiceberg.expressions import (
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
+from pyiceberg.typedef import Record
 from pyorc import TypeDescription, TypeKind
 
 from compactor.base.errors import NotSupported
-from tests.judges import Row
-from tests.judges.examples import WRITERS, Column, File, columns, files, writers_of
+from compactor.mirror.data_files import DetachedFile
+from compactor.mirror.manifest_entries import data_file_entry
+from tests.judges import Predicate, Row
+from tests.judges.examples import WRITERS, Column, File, columns, files, predicates, writers_of
 from tests.judges.iceberg_java import iceberg_1_12, leaf_form, rows_of_arrow, time_form
 from tests.judges.values import children, date_days, parse_schema, time_nanos
 from tests.support.detached import FIRST_FILE, SmallTable, read_by_pyiceberg
@@ -29,10 +45,10 @@ _numbers = itertools.count()
 
 
 @st.composite
-def _written(draw: st.DrawFn) -> tuple[list[Column], File]:
+def _written(draw: st.DrawFn) -> tuple[list[Column], File, list[Predicate]]:
     # without unions, and without maps that have a key twice, of which Java shows one entry
     table = draw(columns().filter(lambda table: WRITERS["pyorc"] in writers_of(table)))
-    return table, draw(files(table, itertools.count(), 0))
+    return table, draw(files(table, itertools.count(), 0)), draw(st.lists(predicates(table), min_size=1, max_size=3))
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +58,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=_EXAMPLES, phases=(Phase.generate, Phase.shrink))
 @given(written=_written(), zone=st.sampled_from(("UTC", "America/New_York")))
-def test_readers_of_iceberg_show_what_was_written(folder: Path, written: tuple[list[Column], File], zone: str) -> None:
-    table, file = written
+def test_readers_of_iceberg_show_what_was_written(
+    folder: Path, written: tuple[list[Column], File, list[Predicate]], zone: str
+) -> None:
+    table, file, filters = written
     row_type = f"struct<{','.join(f'{column.name}:{column.kind}' for column in table)}>"
     kind = parse_schema(row_type)
     small = SmallTable(root=folder / str(next(_numbers)), row_type=row_type)
@@ -68,6 +86,66 @@ def test_readers_of_iceberg_show_what_was_written(folder: Path, written: tuple[l
     shown = iceberg_1_12(zone).rows_of_file(detached.path, small.schema.model_dump_json())
     # ORC Java takes a batch of zeros of both signs for one repeated value
     assert list(map(_without_signs, shown)) == list(map(_without_signs, expected))
+    for predicate in filters:
+        _must_lose_nothing(small, detached, [_cut(row) for row in rows], predicate, row_type)
+
+
+def _must_lose_nothing(
+    small: SmallTable, detached: DetachedFile, rows: Sequence[Row], predicate: Predicate, row_type: str
+) -> None:
+    """Checks that neither bounds nor indexes make a reader skip a row that a predicate finds."""
+    expression = _expression(predicate, row_type)
+    matching = [row[0] for row in rows if replace(predicate, values=_cut(predicate.values)).matches(row, row_type)]
+    if expression is None or not matching:
+        return
+    entry = data_file_entry(detached.path, detached.length, detached.rows, detached.figures, Record(), 0)
+    assert _InclusiveMetricsEvaluator(small.schema, expression).eval(entry), expression
+    text = expression.model_dump_json()
+    shown = iceberg_1_12().rows_of_file(detached.path, small.schema.model_dump_json(), text)
+    numbers = {int(row.removeprefix("(").partition(",")[0].removesuffix(")")) for row in shown}
+    assert numbers.issuperset(matching), (predicate, text)
+
+
+def _expression(predicate: Predicate, row_type: str) -> BooleanExpression | None:
+    """Returns a predicate for Iceberg's readers; None if they have none like it."""
+    kind: TypeDescription = parse_schema(row_type)
+    for part in predicate.column.split("."):
+        kind = kind.fields[part]
+    if kind.kind in (TypeKind.FLOAT, TypeKind.DOUBLE) or predicate.operator == "<=>":
+        return None  # SQL and Iceberg disagree about NaN
+    term, values = predicate.column, [_literal(value, kind) for value in predicate.values]
+    match predicate.operator:
+        case "=":
+            expression: BooleanExpression = EqualTo(term, values[0])
+        case "<":
+            expression = LessThan(term, values[0])
+        case "<=":
+            expression = LessThanOrEqual(term, values[0])
+        case "in":
+            expression = In(term, values)
+        case "between":
+            expression = And(GreaterThanOrEqual(term, values[0]), LessThanOrEqual(term, values[1]))
+        case _:
+            expression = IsNull(term)
+    return Not(expression) if predicate.negated else expression
+
+
+def _literal(value: Any, kind: TypeDescription) -> Any:
+    if kind.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT):
+        text = value.removesuffix("Z").replace(" ", "T")[:26]
+        return f"{text}+00:00" if kind.kind is TypeKind.TIMESTAMP_INSTANT else text
+    if kind.kind is TypeKind.DECIMAL:
+        return format(value, f".{kind.scale}f")
+    return value.rstrip(" ") if kind.kind is TypeKind.CHAR else value
+
+
+def _cut(value: Any) -> Any:
+    """Returns a value with its timestamps cut to microseconds."""
+    if isinstance(value, tuple):
+        return tuple(map(_cut, value))
+    if isinstance(value, str) and (match := re.fullmatch(r"([\d-]{10} [\d:]{8}\.\d{6})\d{3}(Z?)", value)):
+        return f"{match[1]}000{match[2]}"
+    return value
 
 
 def _is_refused(rows: Sequence[Row], kind: TypeDescription, message: str) -> bool:
