@@ -33,13 +33,14 @@ from compactor.orc.format.stripe_footer import PRESENT, read_stripe_footer
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.time_digits import are_microseconds
 from compactor.orc.format.types import TypeKind, Types, subtree
-from compactor.orc.io.source import LocalSink, LocalSource
+from compactor.orc.io.source import LocalSource, Sink
 from compactor.orc.pieces import zone_of_stripe
 from compactor.orc.reencode import concatenate_small_batches, encode_acid
 from compactor.orc.stripe_compatibility import encodable_target, has_early_days, is_copyable, is_writable
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice
 from compactor.rows.acid_file import AcidFile
 from compactor.rows.inputs import Input
+from compactor.rows.new_file import NewFile, NewFileTarget
 from compactor.rows.remote_source import open_source
 from compactor.storage.protocol import Storage
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask
@@ -132,17 +133,17 @@ def write_data_file(
 
 
 @contextmanager
-def _new_file(storage: Storage, target: str, scratch: str) -> Iterator[LocalSink]:
+def _new_file(storage: Storage, target: str, scratch: str) -> Iterator[NewFile]:
     """Yields a sink for ``target``, which is complete when the block ends.
 
     After an error there is no file.
     """
     local = storage.local_path(target)
     path = os.path.join(scratch, "data") if local is None else local
-    with LocalSink(path, stays=True) as sink:
+    with NewFileTarget(storage=storage, home=os.path.dirname(target), path=path).sink() as sink:
         yield sink
     if local is None:
-        storage.upload(path, target)
+        storage.upload(path, target, tuple(sink.ranges))
 
 
 @dataclass(kw_only=True)
@@ -170,7 +171,7 @@ class _Detaching:
             is_near=self.for_pyiceberg,
         )
 
-    def write(self, visible: Sequence[VisibleRows], sink: LocalSink, scratch: str) -> None:
+    def write(self, visible: Sequence[VisibleRows], sink: Sink, scratch: str) -> None:
         """Copies or encodes each stripe.
 
         Raises:
@@ -181,7 +182,7 @@ class _Detaching:
         except NotLossless as error:
             raise NotSupported(f"{self.plan.table}: cannot be mirrored: {error}") from error
 
-    def _write(self, visible: Sequence[VisibleRows], sink: LocalSink, scratch: str) -> None:
+    def _write(self, visible: Sequence[VisibleRows], sink: Sink, scratch: str) -> None:
         tail = self.file.tail
         if self.for_pyiceberg:
             for rows in visible:

@@ -6,7 +6,7 @@ only column numbers in its footer change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -55,7 +55,7 @@ class PlainFileWriter:
         self._must_suit(tail)
         root = tail.types[0].children[-1] if tail.is_acid else 0
         footer = read_stripe_footer(source, tail, stripe_index)
-        stripe, start = tail.stripes[stripe_index], self.sink.tell()
+        stripe = tail.stripes[stripe_index]
         indexes, data = _Section(), _Section()
         place = stripe.offset
         dropped = self._streams_of_rows(footer, tail, stripe_index, root)
@@ -63,9 +63,7 @@ class PlainFileWriter:
             if stream.column >= root and (stream.column, stream.kind) not in dropped:
                 (indexes if stream.kind in INDEX_STREAMS else data).add(stream, place, root)
             place += stream.length
-        for part in (indexes, data):
-            for offset, length in part.ranges:
-                self.sink.copy(source, offset, length)
+        start = self._copy_ranges(source, [*indexes.ranges, *data.ranges])
         new = messages.StripeFooter(
             streams=[*indexes.streams, *data.streams],
             columns=footer.columns[root:],
@@ -79,6 +77,28 @@ class PlainFileWriter:
         self._statistics.append(tail.stripe_statistics[stripe_index][root:])
         self._writers.add((tail.writer, tail.writer_version, tail.software))
         self._block_size = max(self._block_size, tail.compression_block_size)
+
+    def _copy_ranges(self, source: Source, ranges: Sequence[tuple[int, int]]) -> int:
+        """Appends the ranges of a stripe one after another, and returns where the first begins.
+
+        The file system or store takes over the longest, if it can.
+        """
+        longest = max(range(len(ranges)), key=lambda place: ranges[place][1], default=0)
+        before = sum(length for _, length in ranges[:longest])
+        if ranges:
+            self.sink.align(*ranges[longest], before)
+        start = self.sink.tell()
+        for place, (offset, length) in enumerate(ranges):
+            position = self.sink.tell()
+            taken = self.sink.take_over(source, offset, length) if place == longest else None
+            if taken is None:
+                self.sink.copy(source, offset, length)
+            elif taken != position:
+                raise NotLossless(
+                    f"file {source.name}: {length} bytes at {offset} were taken over at {taken} of the new file, not at "
+                    f"{position}; nothing was committed, please report this"
+                )
+        return start
 
     def _streams_of_rows(
         self, footer: messages.Message, tail: Tail, stripe_index: int, root: int

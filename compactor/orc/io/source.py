@@ -87,6 +87,12 @@ class Sink(Protocol):
             The range's offset in this file; None if nothing was appended and the bytes must be copied.
         """
 
+    def align(self, offset: int, length: int, after: int) -> None:
+        """Skips bytes so that a range will be taken over without padding, ``after`` further bytes later.
+
+        Does nothing if it would not be taken over.
+        """
+
     def tell(self) -> int:
         """Returns the number of bytes written."""
 
@@ -250,6 +256,12 @@ class LocalSink:
         for data in chunks(source, offset + length - shared.tail, shared.tail):
             self.write(data)
         return shared.start
+
+    def align(self, offset: int, length: int, after: int) -> None:
+        if self._shares is None or length < self._shares:
+            return
+        if (block := os.fstatvfs(self._descriptor).f_frsize) <= _LARGEST_BLOCK:
+            self.skip((offset - self._position - after) % block)
 
     def skip(self, length: int) -> None:
         """Skips ``length`` bytes. They are zeros, unless blocks are shared there."""

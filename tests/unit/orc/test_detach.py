@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,9 +31,12 @@ from compactor.orc.format.stripe_footer import (
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
 from compactor.orc.format.types import Types, acid_types
-from compactor.orc.io.source import BytesSource, LocalSink, LocalSource
+from compactor.orc.io.source import BytesSource, LocalSink, LocalSource, Source
 from compactor.orc.stripe_compatibility import is_copyable
+from compactor.rows.new_file import NewFile
+from compactor.storage.capabilities import TakingOver
 from tests.support.orc_files import acid_source
+from tests.support.reflinks import xfs
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
@@ -190,3 +195,86 @@ def test_stripes_of_two_files_share_a_file(tmp_path: Path, write_acid: WriteAcid
             writer.copy(source, tail, 0)
         assert writer.close().rows == 150
     assert po.ORCFile(tmp_path / "plain").read().column("id").to_pylist() == list(range(150))
+
+
+class _Taking(LocalSink):
+    """A sink whose file system takes ranges over, behind ``padding`` bytes that nobody asked for."""
+
+    padding = 0
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.taken: list[int] = []
+
+    def take_over(self, source: Source, offset: int, length: int, *, whole: bool = False) -> int:
+        self.write(bytes(self.padding))
+        start = self.tell()
+        self.copy(source, offset, length)
+        self.taken.append(length)
+        return start
+
+
+def test_the_longest_range_of_a_stripe_is_taken_over(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 5000))
+    with _Taking(tmp_path / "plain") as sink:
+        writer = PlainFileWriter(sink=sink, types=tail.types.row, like=tail)
+        writer.copy(source, tail, 0)
+        writer.close()
+    assert sink.taken[0] > 0.8 * tail.stripes[0].data_length
+    assert len(sink.taken) == 1
+    assert po.ORCFile(tmp_path / "plain").read().column("id").to_pylist() == list(range(tail.stripes[0].rows))
+
+
+def test_padding_within_a_stripe_is_refused(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 10))
+    with _Taking(tmp_path / "plain") as sink:
+        sink.padding = 1
+        writer = PlainFileWriter(sink=sink, types=tail.types.row, like=tail)
+        with pytest.raises(NotLossless, match="please report this"):
+            writer.copy(source, tail, 0)
+
+
+class _Stored(BytesSource):
+    """A file of an object store."""
+
+    tag = "1"
+
+
+def test_an_object_store_copies_ranges_itself(tmp_path: Path, write_acid: WriteAcid) -> None:
+    content = write_acid(1, 60_000, compression="uncompressed").read_bytes()
+    source = _Stored(content, "s3://b/bucket_00000")
+    tail = read_tail(source)
+    terms = TakingOver(smallest=1000)
+    with NewFile(str(tmp_path / "plain"), terms=terms, place="s3://b") as sink:
+        writer = PlainFileWriter(sink=sink, types=tail.types.row, like=tail)
+        for number in range(len(tail.stripes)):
+            writer.copy(source, tail, number)
+        written = writer.close()
+    assert len(sink.ranges) == len(tail.stripes)
+    with sink.reading() as whole:
+        (tmp_path / "whole").write_bytes(whole.read(0, whole.length))
+    assert po.ORCFile(tmp_path / "whole").read().column("id").to_pylist() == list(range(60_000))
+    assert sum(taken.length for taken in sink.ranges) > 0.9 * sum(stripe.length for stripe in written.stripes)
+
+
+def test_blocks_are_shared(tmp_path: Path) -> None:
+    """A stripe is placed so that the blocks of its longest range are those of the ACID file."""
+    rows = [(0, 1, 1 << 29, n, 1, (n, random.Random(n).randbytes(1000))) for n in range(8000)]
+    schema = schema_text(acid_types(parse_hive_type("struct<n:int,b:binary>")))
+    with xfs(tmp_path, 400 << 20) as root:
+        with open(root / "acid", "wb") as file, pyorc.Writer(file, schema, stripe_size=4 << 20) as writer:
+            for row in rows:
+                writer.write(row)
+        os.sync()
+        free = os.statvfs(root).f_bfree
+        with LocalSource(root / "acid") as source, LocalSink(root / "plain", shares=1 << 20) as sink:
+            tail = read_tail(source)
+            plain = PlainFileWriter(sink=sink, types=tail.types.row, like=tail)
+            for number in range(len(tail.stripes)):
+                plain.copy(source, tail, number)
+            assert len(plain.close().stripes) > 1
+        os.sync()
+        used = (free - os.statvfs(root).f_bfree) * os.statvfs(root).f_bsize
+        assert used < (root / "plain").stat().st_size / 4
+        with open(root / "plain", "rb") as file:
+            assert list(pyorc.Reader(file)) == [row[5] for row in rows]
