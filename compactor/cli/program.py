@@ -30,6 +30,7 @@ _MODULES = {
     "explain": "explain_commands",
     "explain-locks": "explain_commands",
     "sql": "sql",
+    "changes": "changes_command",
     "overview": "overview_commands",
     "simulate": "overview_commands",
     "reads": "overview_commands",

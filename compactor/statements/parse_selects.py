@@ -97,6 +97,7 @@ def _select(reader: TokenReader) -> Select:
     if not reader.take("from"):
         raise _needs_spark(reader)
     name = _table(reader)
+    as_of = _version(reader)
     qualifiers = _alias(reader, name)
     where = render_filter(_where(reader), qualifiers) if reader.take("where") else None
     limit = reader.integer() if reader.take("limit") else None
@@ -105,7 +106,14 @@ def _select(reader: TokenReader) -> Select:
     columns = (
         None if isinstance(column_list, str) else tuple(_unqualified(column, qualifiers) for column in column_list)
     )
-    return Select(table=name, columns=columns, count=column_list == _COUNT, where=where, limit=limit)
+    return Select(table=name, columns=columns, count=column_list == _COUNT, where=where, limit=limit, as_of=as_of)
+
+
+def _version(reader: TokenReader) -> int | None:
+    """Reads ``FOR SYSTEM_VERSION AS OF 17``, as Hive and Spark spell it for Iceberg."""
+    if not reader.take("for", "system_version", "as", "of"):
+        return None
+    return reader.integer()
 
 
 def _list(reader: TokenReader) -> list[tuple[str, str]] | str:

@@ -368,13 +368,17 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """SELECT columns FROM one table. ``columns`` is None for all; ``count`` means SELECT count(*)."""
+    """SELECT columns FROM one table. ``columns`` is None for all; ``count`` means SELECT count(*).
+
+    ``as_of`` is the version of FOR SYSTEM_VERSION AS OF.
+    """
 
     table: Name
     columns: tuple[str, ...] | None = None
     count: bool = False
     where: str | None = None
     limit: int | None = None
+    as_of: int | None = None
     query: Query | None = None  #: the same for Spark
 
 

@@ -134,7 +134,7 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         name="SELECT",
-        syntax="SELECT * | count(*) | c, … FROM t [WHERE filter] [LIMIT n]",
+        syntax="SELECT * | count(*) | c, … FROM t [FOR SYSTEM_VERSION AS OF n] [WHERE filter] [LIMIT n]",
         how="`Table.scan`; any other query is Spark's",
     ),
     Form(

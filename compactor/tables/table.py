@@ -57,6 +57,12 @@ class Table:
         return arrow_schema(self._table)
 
     @property
+    def hive_types(self) -> dict[str, str]:
+        """The Hive types of the columns, partition columns included, by name in lower case."""
+        columns = (*self._table.columns, *self._table.partition_keys)
+        return {column.name.lower(): column.type for column in columns}
+
+    @property
     def properties(self) -> Mapping[str, str]:
         """The table's parameters."""
         return self._table.parameters

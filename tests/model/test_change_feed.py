@@ -280,7 +280,7 @@ def site(deployment: Site, warehouse: Path) -> Site:
 def test_every_version_and_every_change_is_whole_or_refused(site: Site, warehouse: Path) -> None:
     seen: Counter[str] = Counter()
     with patch("compactor.tables.reading.scan.THREADS", 1):
-        for seed in range(sized(short=3, whole=300)):
+        for seed in range(sized(short=3, whole=100)):
             history = History(site, warehouse, seed)
             for moment in range(15):
                 history.step()

@@ -32,7 +32,7 @@ from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
 from compactor.tables.reading.scan_task_reader import FileReader, Job, in_order, must_be_as_planned
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask, may_hold_rows
 from compactor.tables.reading.versions import write_ids_up_to
-from compactor.tables.schema import ROW_ID, select
+from compactor.tables.schema import NANOSECONDS, ROW_ID, select
 from compactor.tables.transactions.transaction import Transaction
 
 INSERT, DELETE = "insert", "delete"
@@ -60,7 +60,7 @@ class ChangeRequest:
             NotFound: the table has no such column.
             NotSupported: Arrow has no equivalent of a column's type, or a column of the key is nested.
         """
-        keys = replace(self.scan, selected_fields=self.key, row_ids=False).schema(table)
+        keys = replace(self.scan, selected_fields=self.key, row_ids=False, timestamps=NANOSECONDS).schema(table)
         if nested := [field.name for field in keys if pa.types.is_nested(field.type)]:
             raise NotSupported(
                 f"{table}: column {nested[0]} cannot identify rows: expected columns of plain types in the key, found "
@@ -102,7 +102,7 @@ def _find_updates(txn: Transaction, table: Table, request: ChangeRequest, thread
 
     An update is one delete and one insert of one key in one commit. NULL equals nothing.
     """
-    scan = replace(request.scan, selected_fields=request.key)
+    scan = replace(request.scan, selected_fields=request.key, timestamps=NANOSECONDS)
     batches = list(ChangePlan.from_request(txn, table, scan).read(txn, threads))
     if not batches:
         return pa.array([], pa.bool_())

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.base.errors import NotConforming, NotFound, Refused
+from compactor.base.utc import utc_text
 from compactor.metastore.catalog import values
 from compactor.orc.codecs.json_values import value
 from compactor.orc.format.hive_types import parse_hive_type
@@ -21,6 +22,7 @@ from compactor.site.mode import must_write
 from compactor.statements import parsed_actions
 from compactor.statements.parsed_actions import Statement
 from compactor.tables.definitions import Definition, create_with_commit, must_be_embedded
+from compactor.tables.reading.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.sql.sql_session import Answer, Session, build_result, format_count
 from compactor.tables.table import Table
@@ -29,6 +31,7 @@ from compactor.tables.writing.append import WriteOptions, append
 _COUNT = "count(*)"
 _NONE = "there are no such rows"
 _ROW_ID_TYPE = "struct<writeid:bigint,bucketid:int,rowid:bigint>"
+_CHANGE_TYPES = {CHANGE_TYPE: "string", COMMIT_VERSION: "bigint", COMMIT_TIMESTAMP: "string", ROW_ID: _ROW_ID_TYPE}
 
 
 def select(session: Session, statement: Statement, action: parsed_actions.Select) -> Answer:
@@ -58,7 +61,13 @@ def _scan_arguments(action: parsed_actions.Select) -> Mapping[str, Any]:
     """Returns the arguments of ``Table.scan``."""
     fields = None if action.columns is None else [name for name in action.columns if name != ROW_ID]
     row_ids = action.columns is not None and ROW_ID in action.columns
-    return {"row_filter": action.where, "selected_fields": fields, "row_ids": row_ids, "timestamps": IN_PARTS}
+    return {
+        "row_filter": action.where,
+        "selected_fields": fields,
+        "row_ids": row_ids,
+        "timestamps": IN_PARTS,
+        "as_of": action.as_of,
+    }
 
 
 def _types(table: values.Table, names: Sequence[str]) -> list[Types]:
@@ -79,19 +88,37 @@ def _rows(
     with session.within() as txn:
         for batch in Table(session.site, table, txn).scan(**_scan_arguments(action)).to_arrow_batch_reader():
             count = batch.num_rows if remaining is None else min(remaining, batch.num_rows)
-            yield from _rows_of_batch(batch.slice(0, count), names, types)
+            yield from json_rows(batch.slice(0, count), names, types)
             remaining = None if remaining is None else remaining - count
             if remaining == 0:
                 return
 
 
-def _rows_of_batch(
-    batch: pa.RecordBatch, names: Sequence[str], types: Sequence[Types]
-) -> Iterator[Mapping[str, object]]:
+def json_rows(batch: pa.RecordBatch, names: Sequence[str], types: Sequence[Types]) -> Iterator[Mapping[str, object]]:
+    """Yields the rows of a batch as JSON values, with the columns in the order of ``names``."""
     places = {name.lower(): place for place, name in enumerate(batch.schema.names)}
     columns = [batch.column(places[name]) for name in names]
     for index in range(batch.num_rows):
         yield {name: value(column[index], kind, 0) for name, column, kind in zip(names, columns, types, strict=True)}
+
+
+def change_rows(
+    table: Table, since: int, until: int | None, *, key: Sequence[str], net: bool
+) -> tuple[tuple[str, ...], Iterator[Mapping[str, object]]]:
+    """Returns the columns and rows of ``Table.changes`` as JSON values; times of commits are texts in UTC."""
+    reader = table.changes(since, until, key=key, net=net, timestamps=IN_PARTS)
+    names = tuple(reader.schema.names)
+    times = names.index(COMMIT_TIMESTAMP)
+    types = table.hive_types | _CHANGE_TYPES
+    kinds = [parse_hive_type(types[name.lower()]) for name in names]
+
+    def rows() -> Iterator[Mapping[str, object]]:
+        for batch in reader:
+            texts = [None if at is None else utc_text(at) for at in batch.column(times).cast(pa.int64()).to_pylist()]
+            shown = batch.set_column(times, COMMIT_TIMESTAMP, pa.array(texts, pa.string()))
+            yield from json_rows(shown, names, kinds)
+
+    return names, rows()
 
 
 def create_as(session: Session, statement: Statement, action: parsed_actions.CreateTableAs) -> Answer:
@@ -177,7 +204,7 @@ def _find_columns_of_query(source: values.Table, select: parsed_actions.Select) 
 
 def _read_query(source: Table, select: parsed_actions.Select) -> pa.RecordBatchReader:
     """Returns the rows, up to the limit."""
-    scan = source.scan(select.where, selected_fields=select.columns, timestamps=IN_PARTS)
+    scan = source.scan(select.where, selected_fields=select.columns, timestamps=IN_PARTS, as_of=select.as_of)
     reader = scan.to_arrow_batch_reader()
     if select.limit is None:
         return reader

@@ -243,3 +243,15 @@ def test_nobody_knows_the_table_before_its_rows(sql: Sql, site: Site, monkeypatc
         list(run(site, check_text("create table t as select * from s")))
     assert seen == [False]
     assert Store(site).load_table("default.t").scan().count() == 3
+
+
+def test_a_version_is_read_as_it_was(ask: Ask) -> None:
+    ask("delete from t where a = 2")
+    assert [row["a"] for row in ask("select a from t for system_version as of 1 where a < 3").rows] == [1, 2]
+    assert ask("select count(*) from t FOR SYSTEM_VERSION AS OF 1 x where x.a > 1").rows == [{"count(*)": 4}]
+    ask("create table u as select a from t for system_version as of 1")
+    assert ask("select count(*) from u").rows == [{"count(*)": 5}]
+    with pytest.raises(Refused, match="version 7 is not available: expected a version from 0 to 2, the current one"):
+        ask("select a from t for system_version as of 7")
+    with pytest.raises(NotSupported, match="needs Spark"):
+        ask("select a from t for system_time as of 7")
