@@ -20,10 +20,15 @@ _HOLDER = re.compile(rf"{PREFIX}(?P<role>[a-z0-9_]+)-(?P<host>.+)-(?P<process>[0
 
 def process_user() -> str:
     """Returns the name of this process's user from the account database, or its number without a name."""
+    return user_name(os.geteuid())
+
+
+def user_name(number: int) -> str:
+    """Returns a user's name from the account database, or the number without a name."""
     try:
-        return pwd.getpwuid(os.geteuid()).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:
-        return str(os.geteuid())
+        return str(number)
 
 
 def holder_id(role: str, host: str) -> str:

@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from compactor.base.errors import BadSetting
+from compactor.base.identities import process_user, user_name
 from compactor.base.printable import first_few
 
 CLIENT_KEYTAB = "KRB5_CLIENT_KTNAME"  #: names the keytab by which the Kerberos library logs a process in
@@ -43,7 +44,7 @@ def read_unnamed_configuration(path: Path) -> str:
             directory, link = os.path.dirname(place), os.lstat(place)
             _must_be_ours(path, directory, os.stat(directory), directory, advice)
             if stat.S_ISLNK(link.st_mode) and not _is_owner(link):
-                raise _foreign(path, place, f"is a link of user {link.st_uid}", advice)
+                raise _foreign(path, place, f"is a link of user {user_name(link.st_uid)}", advice)
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise BadSetting(
@@ -125,7 +126,7 @@ def why_not_trusted(path: Path) -> str | None:
     except OSError:
         return None
     if not _is_owner(status):
-        return f"belongs to user {status.st_uid}; expected: user {os.geteuid()} or root"
+        return f"belongs to user {user_name(status.st_uid)}; expected: user {process_user()} or root"
     if (writers := other_writers(status, path)) is not None:
         return f"may be written by {writers}; expected: chmod go-w {path}"
     return None
@@ -179,12 +180,13 @@ def _why_not_secret(path: Path, status: os.stat_result, by_directory: bool) -> s
         maker = os.lstat(link)
         if not _is_owner(maker):  # the link's owner chooses which of this user's files it is
             return (
-                f"is reached by {link}, a link of user {maker.st_uid}; expected: one of user {os.geteuid()} or of root"
+                f"is reached by {link}, a link of user {user_name(maker.st_uid)}; expected: one of user {process_user()} "
+                "or of root"
             )
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     if not _is_owner(status):
-        return f"belongs to user {status.st_uid}; expected: a file of user {os.geteuid()} or of root"
+        return f"belongs to user {user_name(status.st_uid)}; expected: a file of user {process_user()} or of root"
     if status.st_mode & _TOO_WIDE & ~_find_allowed_bits(path, by_directory):
         return f"has mode {_mode(status)}; expected: 0600, or 0640 for a group that may read it"
     return None
@@ -206,7 +208,7 @@ def _why_not_private_group(status: os.stat_result, place: Path | str | int) -> s
             f"the database of users does not list user {min(unlisted)}, so it need not list everybody in group {group}"
         )
     if not any(user.pw_uid == owner and user.pw_gid == group for user in users):
-        return f"group {group} is not the primary group of user {owner}"
+        return f"group {group} is not the primary group of user {user_name(owner)}"
     members = {member for entry in grp.getgrall() if entry.gr_gid == group for member in entry.gr_mem}
     members |= {user.pw_name for user in users if user.pw_gid == group}
     others = sorted(members - {user.pw_name for user in users if user.pw_uid in (owner, 0)})
@@ -252,7 +254,7 @@ def _links_on_the_way(path: Path) -> Iterator[str]:
 
 def _must_be_ours(named: Path, place: str, status: os.stat_result, opened: str | int, advice: str) -> None:
     if not _is_owner(status):
-        raise _foreign(named, place, f"belongs to user {status.st_uid}", advice)
+        raise _foreign(named, place, f"belongs to user {user_name(status.st_uid)}", advice)
     if (writers := other_writers(status, opened)) is not None:
         raise _foreign(named, place, f"may be written by {writers}", f"chmod go-w {place}, or {advice}")
 
@@ -260,7 +262,7 @@ def _must_be_ours(named: Path, place: str, status: os.stat_result, opened: str |
 def _foreign(named: Path, place: str, because: str, advice: str) -> BadSetting:
     return BadSetting(
         f"{os.path.abspath(named)}: nobody named this file, and {place} {because}; expected: file and directory of user "
-        f"{os.geteuid()} or of root that nobody else may write; {advice}"
+        f"{process_user()} or of root that nobody else may write; {advice}"
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from compactor.base.errors import UnsafeDirectory
+from compactor.base.identities import user_name
 from compactor.base.private_files import other_writers
 from compactor.spark_tables.driver_jvm import Process
 
@@ -128,16 +129,16 @@ def _check_level(folder: Path, *, is_private: bool) -> None:
     status = folder.lstat()
     mode, user, own = status.st_mode, status.st_uid, os.geteuid()
     if is_private:
-        expected = f"a directory of user {own} with mode 0700"
+        expected = f"a directory of user {user_name(own)} with mode 0700"
         is_safe = stat.S_ISDIR(mode) and user == own and not mode & 0o077
     else:
-        expected = f"a directory of root or user {own} in which other users cannot exchange a file"
+        expected = f"a directory of root or user {user_name(own)} in which other users cannot exchange a file"
         is_own_name = bool(mode & stat.S_ISVTX) or other_writers(status, folder) is None
         is_safe = stat.S_ISDIR(mode) and user in (0, own) and is_own_name
     if not is_safe:
         raise UnsafeDirectory(
-            f"{folder}: expected {expected}; found {stat.filemode(mode)} of user {user}. Remove it, correct its owner and "
-            f"mode, or set {RUNTIME} to a directory of your own with mode 0700"
+            f"{folder}: expected {expected}; found {stat.filemode(mode)} of user {user_name(user)}. Remove it, "
+            f"correct its owner and mode, or set {RUNTIME} to a directory of your own with mode 0700"
         )
 
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from compactor.base.errors import BadMessage, ForeignProcess
+from compactor.base.identities import process_user, user_name
 
 LONGEST = 256 << 20  #: bytes of one message; a plan with a million files is shorter
 SEND_WITHIN_S = 60.0  #: a connected process has to send its request within so many seconds
@@ -85,8 +86,8 @@ def connect(path: Path) -> KeeperConnection:
         connected.connect(str(path))
         if (user := _peer_user(connected)) != os.geteuid():
             raise ForeignProcess(
-                f"{path}: a process of user {user} listens here; expected one of user {os.geteuid()}. Nothing was sent to "
-                "it; find out who created the socket"
+                f"{path}: a process of user {user_name(user)} listens here; expected one of user {process_user()}. Nothing "
+                "was sent to it; find out who created the socket"
             )
     except BaseException:
         connected.close()

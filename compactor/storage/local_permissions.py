@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from compactor.base.errors import UnsafeDirectory
+from compactor.base.identities import process_user, user_name
 from compactor.storage.no_links import LISTED, NEW, NOT_TOUCHED, below, directory, kind_of
 
 log = logging.getLogger(__name__)
@@ -110,9 +111,9 @@ def must_be_private(descriptor: int, place: str) -> None:
     ):
         return
     raise UnsafeDirectory(
-        f"{place}: belongs to user {status.st_uid} with mode {stat.S_IMODE(status.st_mode):o}; expected the directory that "
-        f"user {os.geteuid()} made there for itself alone; somebody who may write next to it has replaced it, so nothing in "
-        "it is used; find out who did"
+        f"{place}: belongs to user {user_name(status.st_uid)} with mode {stat.S_IMODE(status.st_mode):o}; expected the "
+        f"directory that user {process_user()} made there for itself alone; somebody who may write next to it has replaced "
+        "it, so nothing in it is used; find out who did"
     )
 
 

@@ -171,7 +171,7 @@ def test_the_secret_of_somebody_else_is_not_used(shared: Path, monkeypatch: pyte
         "COMPACTOR_METASTORE_PASSWORD_FILE": str(shared / "password"),
     }
     monkeypatch.chdir(shared)
-    with pytest.raises(BadSetting, match=r"password_file .*belongs to user \d+; expected"):
+    with pytest.raises(BadSetting, match=r"password_file .*belongs to user \S+; expected"):
         configure(environment=environment)
 
 
@@ -186,7 +186,7 @@ def test_a_secret_that_somebody_elses_link_chooses_is_not_used(shared: Path, mon
         "COMPACTOR_METASTORE_PASSWORD_FILE": str(shared / "password"),
     }
     monkeypatch.chdir(shared)
-    with pytest.raises(BadSetting, match=r"is reached by .*/password, a link of user \d+; expected"):
+    with pytest.raises(BadSetting, match=r"is reached by .*/password, a link of user \S+; expected"):
         configure(environment=environment)
     assert "a link of user" in (why_not_secret(shared / "password") or "")
 

@@ -15,6 +15,7 @@ from types import NoneType
 import pytest
 
 from compactor.base.errors import ForeignProcess, SnapshotExpired, UnsafeDirectory
+from compactor.base.identities import process_user
 from compactor.spark_tables import keeper_folder as folders
 from compactor.spark_tables.driver_jvm import Process, find_process
 from compactor.spark_tables.keeper.dispatch import Dispatcher
@@ -103,7 +104,7 @@ def test_a_folder_that_was_made_beforehand_is_not_believed(mode: str, shared: Pa
         second_user.act('chmod "$2" "$1" "$1/.."', str(taken.path), mode)
         for keeper in (Keeper(application, taken), Keeper(application, Folder(application, taken.path.parent))):
             with pytest.raises(
-                UnsafeDirectory, match=rf"{taken.path.parent}: expected a directory of user {os.geteuid()}"
+                UnsafeDirectory, match=rf"{taken.path.parent}: expected a directory of user {process_user()}"
             ):
                 keeper.ask(CHECK)
             with pytest.raises(UnsafeDirectory):

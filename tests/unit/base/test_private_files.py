@@ -11,6 +11,7 @@ import pytest
 
 from compactor.base import private_files
 from compactor.base.errors import BadSetting
+from compactor.base.identities import user_name
 from compactor.base.private_files import (
     is_here,
     must_be_secret,
@@ -117,7 +118,7 @@ def test_a_group_with_another_member_is_somebody_else(place: Path, listed: List,
 def test_a_group_that_is_not_the_owners_own_is_somebody_else(place: Path, listed: List) -> None:
     path = made(place / "compactor.toml", 0o664)
     listed(own=GROUP + 1)
-    with pytest.raises(BadSetting, match=f"group {GROUP} is not the primary group of user {OWNER}"):
+    with pytest.raises(BadSetting, match=f"group {GROUP} is not the primary group of user {user_name(OWNER)}"):
         read_unnamed_configuration(path)
 
 

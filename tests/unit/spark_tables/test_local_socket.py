@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compactor.base.errors import BadMessage, ForeignProcess
+from compactor.base.identities import user_name
 from compactor.spark_tables import local_socket
 from compactor.spark_tables.local_socket import KeeperConnection, accept, connect, listen
 
@@ -39,7 +40,7 @@ def test_nothing_is_sent_to_a_process_of_another_user(tmp_path: Path, monkeypatc
     with listen(tmp_path / "s") as listening:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
         with pytest.raises(
-            ForeignProcess, match=f"process of user {os.getuid()} listens here; expected one of user 12345"
+            ForeignProcess, match=f"process of user {user_name(os.getuid())} listens here; expected one of user 12345"
         ):
             connect(tmp_path / "s")
         there, _ = listening.accept()
