@@ -6,11 +6,13 @@ outside of the Iceberg table decides what a pass does: one that died is repeated
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,7 +30,7 @@ from compactor.base.steps import MirrorStep, reach
 from compactor.metastore.catalog.values import Table
 from compactor.mirror.catalogs import catalog_errors
 from compactor.mirror.data_files import write_data_file
-from compactor.mirror.file_changes import KeptFiles, LaterWriteIds, choose_changes
+from compactor.mirror.file_changes import KeptFiles, LaterWriteIds, TaskChoice, choose_changes
 from compactor.mirror.iceberg_commit import NewSnapshot, commit_snapshot, head_totals
 from compactor.mirror.iceberg_schema import evolve_schema, partition_record
 from compactor.mirror.manifest_entries import data_file_entry
@@ -64,6 +66,7 @@ from compactor.tables.transactions.transaction_block import transaction
 
 log = logging.getLogger(__name__)
 DATA, METADATA = "data", "metadata"
+THREADS = 4  #: file numbers that change at a time
 NO_HEAD = "0"  #: stands for the id of the head while there is none
 
 
@@ -275,7 +278,8 @@ class _Pass:
     added: list[DataFile] = field(default_factory=list)
     removed: list[MirroredFile] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
-    cut: int = 0
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    cuts: list[int] = field(default_factory=list)  #: timestamps that lost digits, by data file
     is_changed: bool = False
     is_committing: bool = False
 
@@ -308,10 +312,17 @@ class _Pass:
         for file in files:
             places[file.location, file.partition, file.number].append(file)
         try:
-            for task in self.plan.tasks:
-                shown = places.pop((task.location, task.partition, task.number), [])
-                _TaskWork(of=self, task=task).run(shown)
-                self.txn.check()
+            with tempfile.TemporaryDirectory(prefix="compactor-mirror-") as scratch:
+                works = [
+                    _TaskWork(
+                        of=self,
+                        task=task,
+                        shown=places.pop((task.location, task.partition, task.number), []),
+                        scratch=scratch,
+                    )
+                    for task in self.plan.tasks
+                ]
+                self._do_all([work for work in works if not work.keep_all()])
             for gone in places.values():
                 self.remove(gone)
             if self.evolved is None and not self.is_changed:
@@ -321,6 +332,21 @@ class _Pass:
         except BaseException:
             self._discard()
             raise
+
+    def _do_all(self, works: Sequence[_TaskWork]) -> None:
+        """Does the changes of several file numbers at a time, since stores answer slowly."""
+        _ = self.prefix, self.later, self.evolved  # threads share them
+        if works:
+            self.txn.site.storage.make_directories(f"{self.location}/{DATA}", like=self.location)
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
+            changes = [pool.submit(work.run) for work in works]
+            try:
+                for change in changes:
+                    change.result()
+                    self.txn.check()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def keep(self, file: MirroredFile) -> None:
         """Leaves a data file as it is, or with other facts about its source."""
@@ -339,11 +365,10 @@ class _Pass:
 
     def new_path(self, suffix: str) -> tuple[str, str]:
         """Returns the path of a new file in the data directory for our storage, and for Iceberg."""
-        if not self.written:
-            self.txn.site.storage.make_directories(f"{self.location}/{DATA}", like=self.location)
-        name = f"{DATA}/{self.prefix}-{len(self.written) + 1}{suffix}"
-        self.written.append(f"{self.location}/{name}")
-        return self.written[-1], f"{self.iceberg.location().rstrip('/')}/{name}"
+        name = f"{DATA}/{self.prefix}-{next(self.numbers)}{suffix}"
+        path = f"{self.location}/{name}"
+        self.written.append(path)
+        return path, f"{self.iceberg.location().rstrip('/')}/{name}"
 
     def _commit(self, catalog: Catalog) -> PassResult:
         storage = self.txn.site.storage
@@ -386,7 +411,7 @@ class _Pass:
             rows=sum(entry.record_count for entry in data),
             deleted=sum(entry.record_count for entry in self.added) - sum(entry.record_count for entry in data),
             bytes=sum(entry.file_size_in_bytes for entry in self.added),
-            cut=self.cut,
+            cut=sum(self.cuts),
         )
 
     def _discard(self) -> None:
@@ -405,25 +430,41 @@ class _TaskWork:
 
     of: _Pass
     task: ScanTask
+    shown: Sequence[MirroredFile]
+    scratch: str
 
-    def run(self, shown: Sequence[MirroredFile]) -> None:
+    @cached_property
+    def choice(self) -> TaskChoice:
+        return choose_changes(self.task.inserts, self.shown, self.of.later)
+
+    @cached_property
+    def has_later_deletes(self) -> bool:
+        return any(self.of.later.any_between(*write_id_range(file)) for file in self.task.deletes)
+
+    def keep_all(self) -> bool:
+        """Keeps all data files and returns true if nothing has changed."""
+        if self.choice.fresh or self.choice.gone or not all(map(self._is_as_it_was, self.choice.kept)):
+            return False
+        for file in self.shown:
+            self.of.keep(file)
+        return True
+
+    def _is_as_it_was(self, kept: KeptFiles) -> bool:
+        return kept.is_same and not kept.has_later_rows and not self.has_later_deletes
+
+    def run(self) -> None:
         """Keeps, adds and removes data files, so that exactly the visible rows of the task are shown."""
-        later = self.of.later
-        choice = choose_changes(self.task.inserts, shown, later)
-        self.of.remove(choice.gone)
-        has_later_deletes = any(later.any_between(*write_id_range(file)) for file in self.task.deletes)
-        sources = [fresh.source for fresh in choice.fresh]
-        with tempfile.TemporaryDirectory(prefix="compactor-mirror-") as scratch:
-            self._scratch = scratch
-            for kept in choice.kept:
-                if kept.is_same and not kept.has_later_rows and not has_later_deletes:
-                    for file in kept.files:
-                        self.of.keep(file)
-                elif not self._renew(kept, has_later_deletes):
-                    self.of.remove(kept.files)
-                    sources.append(kept.source)
-            for source in sources:
-                self._write(source)
+        self.of.remove(self.choice.gone)
+        sources = [fresh.source for fresh in self.choice.fresh]
+        for kept in self.choice.kept:
+            if self._is_as_it_was(kept):
+                for file in kept.files:
+                    self.of.keep(file)
+            elif not self._renew(kept):
+                self.of.remove(kept.files)
+                sources.append(kept.source)
+        for source in sources:
+            self._write(source)
 
     @cached_property
     def events(self) -> Deletes:
@@ -439,7 +480,7 @@ class _TaskWork:
     def _load(self, deletes: Sequence[Input], write_ids: ValidWriteIdList) -> Deletes:
         storage = self.of.txn.site.storage
         return load_delete_events(
-            self.task.location, deletes, self.task.number, write_ids, self._scratch, storage
+            self.task.location, deletes, self.task.number, write_ids, self.scratch, storage
         ).events
 
     @cached_property
@@ -451,14 +492,14 @@ class _TaskWork:
     def partition(self) -> Record:
         return partition_record(self.of.table, self.task.partition, dict(self.task.constants))
 
-    def _renew(self, kept: KeptFiles, has_later_deletes: bool) -> bool:
+    def _renew(self, kept: KeptFiles) -> bool:
         """Completes data files that show the rows of a source; returns false if they cannot be completed.
 
         What would be shown must be as many rows as the snapshot sees in the source (M4). Then no row can be missing or too
         many, since the rows that the mirror has of old write IDs include all that the source still has of them.
         """
         hidden: list[Numbers | None] = [None] * len(kept.files)
-        if has_later_deletes:
+        if self.has_later_deletes:
             for place, file in enumerate(kept.files):
                 hidden[place] = positions = self._positions(kept, file)
                 if positions is None:
@@ -534,7 +575,7 @@ class _TaskWork:
             positions: Numbers | None = None
             shown = 0
         else:
-            self.of.cut += written.cut
+            self.of.cuts.append(written.cut)
             positions = self._positions_of_new(plan, source, written.keys, written.rows)
             shown = written.rows - (0 if positions is None else len(positions))
         if shown != count:
