@@ -14,7 +14,7 @@ from airflow.sdk import Asset, AssetWatcher
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from compactor.airflow.assets import committed
-from compactor.airflow.configuration import seconds
+from compactor.airflow.configuration import check_seconds, seconds
 from compactor.base.errors import CompactorError
 
 log = logging.getLogger(__name__)
@@ -28,8 +28,10 @@ def watched(table: str, *, metastore: str = "default", poll_seconds: float | Non
 
     Raises:
         ValueError: ``table`` is not of this form.
+        BadSetting: ``poll_seconds`` is not above 0.
     """
-    trigger = CommitTrigger(table=table, metastore=metastore, poll_seconds=poll_seconds or seconds("poll_seconds"))
+    poll = seconds("poll_seconds") if poll_seconds is None else check_seconds("poll_seconds", poll_seconds)
+    trigger = CommitTrigger(table=table, metastore=metastore, poll_seconds=poll)
     asset = committed(table, metastore)
     return Asset(name=asset.name, uri=asset.uri, watchers=[AssetWatcher(name="commits", trigger=trigger)])
 

@@ -14,7 +14,7 @@ from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from compactor.airflow.assets import requested
-from compactor.airflow.configuration import seconds
+from compactor.airflow.configuration import check_seconds, seconds
 from compactor.airflow.links import HistoryLink, SparkLink
 from compactor.airflow.task_ends import BACKOFF, RETRIES, RETRY_DELAY, fail_without_retry
 
@@ -86,7 +86,9 @@ class CompactTableOperator(BaseOperator):
         self.deferrable = deferrable
         self.metastore = metastore
         self.wait_for = wait_for
-        self.poll_seconds = poll_seconds or seconds("poll_seconds")
+        self.poll_seconds = (
+            seconds("poll_seconds") if poll_seconds is None else check_seconds("poll_seconds", poll_seconds)
+        )
         self.compaction_pool = compaction_pool
         self.properties = dict(properties or {})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import inf
 from urllib.parse import urlsplit
 
 from airflow.configuration import conf
@@ -41,15 +42,21 @@ def seconds(key: str) -> float:
     Raises:
         BadSetting: it is not a number above 0.
     """
-    value = text(key)
+    return check_seconds(f"[{SECTION}] {key} of Airflow's configuration", text(key))
+
+
+def check_seconds(name: str, value: str | float) -> float:
+    """Returns the value of ``name`` as a positive number of seconds: a trigger must not fire at once.
+
+    Raises:
+        BadSetting: it is not a number above 0.
+    """
     try:
         number = float(value)
     except ValueError:
         number = 0.0
-    if number <= 0:
-        raise BadSetting(
-            f"[{SECTION}] {key} of Airflow's configuration is {value!r}; expected: a number of seconds above 0"
-        )
+    if not 0 < number < inf:  # nan is neither
+        raise BadSetting(f"{name} is {value!r}; expected: a number of seconds above 0")
     return number
 
 

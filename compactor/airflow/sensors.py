@@ -10,7 +10,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.triggers.base import StartTriggerArgs
 
-from compactor.airflow.configuration import seconds
+from compactor.airflow.configuration import check_seconds, seconds
 from compactor.airflow.task_ends import BACKOFF, RETRIES, RETRY_DELAY, fail_without_retry
 
 
@@ -123,6 +123,7 @@ class CompactionDueSensor(BaseSensorOperator):
 
     Raises:
         ValueError: both or neither of ``table`` and ``database`` are given.
+        BadSetting: ``poke_interval`` of a deferrable one is not above 0.
     """
 
     template_fields: Sequence[str] = ("table", "partition", "database")
@@ -149,6 +150,8 @@ class CompactionDueSensor(BaseSensorOperator):
             retry_exponential_backoff=retry_exponential_backoff,
             **kwargs,
         )
+        if deferrable:
+            check_seconds("poke_interval", float(self.poke_interval))
         self.table = table
         self.partition = partition
         self.database = database

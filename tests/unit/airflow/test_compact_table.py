@@ -11,7 +11,10 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from compactor.airflow import tasks
 from compactor.airflow.assets import requested
+from compactor.airflow.commits import watched
 from compactor.airflow.compact_table import CompactTableOperator, compact_task
+from compactor.airflow.sensors import CompactionDueSensor
+from compactor.base.errors import BadSetting
 
 ASKED = [{"table": "a.t", "partition": None, "compaction": 7, "type": "major", "because": "12 deltas > 10"}]
 
@@ -103,6 +106,17 @@ def test_without_a_trigger_it_waits_in_its_slot(made: list[tuple[Any, ...]], mon
     monkeypatch.setattr(tasks, "read_states", lambda metastore, ids: {one: next(states) for one in ids})
     operator = CompactTableOperator(task_id="compact", table="a.t", deferrable=False, poll_seconds=0.001)
     assert operator.execute(context()) == [{**ASKED[0], "state": "ready for cleaning"}]
+
+
+@pytest.mark.parametrize("pause", [0, -1.0, float("nan")])
+def test_a_trigger_that_would_fire_at_once_is_refused(pause: float) -> None:
+    with pytest.raises(BadSetting, match=r"poll_seconds is .*; expected: a number of seconds above 0"):
+        CompactTableOperator(task_id="compact", table="a.t", poll_seconds=pause)
+    with pytest.raises(BadSetting, match=r"poll_seconds is .*; expected: a number of seconds above 0"):
+        watched("a.t", poll_seconds=pause)
+    if pause == 0:  # Airflow itself refuses the others
+        with pytest.raises(BadSetting, match=r"poke_interval is .*; expected: a number of seconds above 0"):
+            CompactionDueSensor(task_id="due", table="a.t", poke_interval=pause)
 
 
 def test_what_has_ended_already_is_not_waited_for(made: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def test_an_address_is_below_airflows_own(monkeypatch: pytest.MonkeyPatch) -> No
     assert below_airflow("/compactor/") == "/compactor/"
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "soon"])
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "nan", "inf"])
 def test_seconds_are_above_zero(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__POLL_SECONDS", value)
     with pytest.raises(BadSetting, match="poll_seconds"):
