@@ -159,8 +159,8 @@ class ChangePlan:
         """Yields the changes in the order of files: the columns of the scan, then those of the change."""
         later = self.scan.write_ids.since(self.earlier)
         for task in self.scan.tasks:
-            if not (deletes := may_hold_rows(task.deletes, later)):
-                task = replace(task, inserts=may_hold_rows(task.inserts, later), deletes=deletes)
+            if not may_hold_rows(task.deletes, later):
+                task = replace(task, inserts=may_hold_rows(task.inserts, later))
             for batch in TaskChanges(plan=self, task=task, storage=txn.site.storage).read(threads):
                 txn.check()
                 yield batch
@@ -247,7 +247,8 @@ class TaskChanges:
 class DeletedRows:
     """The rows of one file number that were deleted within a range, with the first event of each.
 
-    Rows that were inserted and deleted by one write were never visible, so they are in no feed.
+    No version shows a row whose delete event has the write ID of the row or a smaller one, so it is in no feed. One write
+    may do both. Hive also allocates a write ID before it reads, so the delete may have the smaller one.
     """
 
     later: DeleteEvents  #: rows whose deletion is a change
@@ -259,12 +260,13 @@ class DeletedRows:
     def from_events(cls, events: SortedEvents, earlier: ValidWriteIdList, *, is_net: bool) -> DeletedRows:
         firsts = _first_events(events, earlier)
         inserted_by = firsts.keys["write_id"].astype(np.int64)
-        at_once = firsts.current == inserted_by
+        never_shown = firsts.current <= inserted_by
         came_later = ~valid_mask(earlier, inserted_by)
-        later = _select(firsts, ~at_once)
+        later = _select(firsts, ~never_shown)
         if not is_net:
-            return cls(later=later, shown=later, unseen=_select(firsts, at_once))
-        return cls(later=later, shown=_select(firsts, ~at_once & ~came_later), unseen=_select(firsts, came_later))
+            return cls(later=later, shown=later, unseen=_select(firsts, never_shown))
+        shown = _select(firsts, ~never_shown & ~came_later)
+        return cls(later=later, shown=shown, unseen=_select(firsts, never_shown | came_later))
 
     def choose(self, file: AcidFile, stripe: int, write_ids: ValidWriteIdList) -> Choice | None:
         """Returns the deleted rows of a stripe that the feed shows; None without any. Counts all deleted rows."""
@@ -296,7 +298,7 @@ class DeletedRows:
 
 
 def _first_events(events: SortedEvents, earlier: ValidWriteIdList) -> DeleteEvents:
-    """Returns the first event of each row, if ``earlier`` does not see it."""
+    """Returns the first event of each row, if ``earlier`` does not see it or no version shows the row."""
     parts: list[DeleteEvents] = []
     waiting: DeleteEvents | None = None  # the last key of a part may go on in the next one
     for start in range(0, len(events), _EVENTS):
@@ -313,7 +315,7 @@ def _first_events(events: SortedEvents, earlier: ValidWriteIdList) -> DeleteEven
 
 
 def _keep_unseen(events: DeleteEvents, earlier: ValidWriteIdList) -> DeleteEvents:
-    return _select(events, ~valid_mask(earlier, events.current))
+    return _select(events, ~valid_mask(earlier, events.current) | (events.current <= events.keys["write_id"]))
 
 
 def _select(events: DeleteEvents, mask: Mask) -> DeleteEvents:

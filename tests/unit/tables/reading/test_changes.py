@@ -17,12 +17,19 @@ import pytest
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.base.errors import ChangesGone, NotFound, NotSupported, Refused, SnapshotExpired
 from compactor.base.ids import WriteId
+from compactor.batches.assembly import list_claimable_ids
+from compactor.batches.driver import run_entries
+from compactor.requests.request import request_compaction
 from compactor.rewrite.full_acid.delete_events import EventSorter, pack_events
+from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.keys import key_block
 from compactor.site.site import Site
 from compactor.tables import Store, Table
 from compactor.tables.reading import changes as change_module
 from compactor.tables.reading.changes import _first_events
+from compactor.tables.store import named_table
+from compactor.worker.under_way import Options
+from demo.delta_writer import write_deletes
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings
 
@@ -215,6 +222,36 @@ def test_only_the_first_delete_of_a_row_is_a_change(site: Site, table: Table, wa
     shutil.copyfile(first / "bucket_00000", second / "bucket_00000")  # its events say that write 2 has deleted row 1
     assert changes(table, 1) == [(2, "delete", 1, "a")]
     assert changes(table, 2) == []
+
+
+def test_a_row_that_a_smaller_write_id_deletes_is_never_shown(site: Site, table: Table, warehouse: Path) -> None:
+    """Hive allocates a write ID before it waits for its lock, and then reads what was committed meanwhile."""
+    with Store(site).transaction() as txn:
+        txn.load_table("db.t").append(rows((4, "d")))  # 2
+        table.append(rows((5, "e"), (6, "f")))  # 3
+    stored = named_table(site, "db.t")
+    deleted = pa.Table.from_pylist([{"writeid": 3, "bucketid": 536870912, "rowid": 0}])
+    write_deletes(str(warehouse / "t"), stored.row_type, deleted, write_id=WriteId(2), statement_id=1)
+    assert [values(table, version) for version in (1, 2, 3)] == [[1, 2, 3], [1, 2, 3, 4], [1, 2, 3, 4, 6]]
+    for net in (False, True):
+        assert changes(table, 1, 2, net=net) == [(2, "insert", 4, "d")]
+        assert changes(table, 2, 3, net=net) == [(3, "insert", 6, "f")]
+        assert changes(table, 1, net=net) == [(2, "insert", 4, "d"), (3, "insert", 6, "f")]
+
+
+def test_stripes_without_a_deleted_row_are_not_decoded(
+    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A base holds the rows of two writes, each in stripes of their own."""
+    table.append(rows((4, "d")))
+    request_compaction(site, table="db.t", type="major")
+    run_entries(site, list_claimable_ids(site), InProcessRunner(), Options(small_stripe_bytes=0))
+    table.delete("i = 4")
+    decoded: list[int] = []
+    keys = change_module.stripe_keys
+    monkeypatch.setattr(change_module, "stripe_keys", lambda file, stripe: decoded.append(stripe) or keys(file, stripe))
+    assert changes(table, 2) == [(3, "delete", 4, "d")]
+    assert decoded == [1]
 
 
 def test_first_events_are_found_across_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
