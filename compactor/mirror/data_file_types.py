@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from pyiceberg.types import IcebergType, ListType, LongType, MapType, NestedField, StructType
 
 from compactor.base.errors import NotSupported
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
@@ -61,8 +61,9 @@ class FileTypes:
     def are_copyable(self) -> bool:
         """True if Iceberg's readers show the file's bytes like Hive shows them in the table.
 
-        Iceberg promotes an int to a bigint, and a decimal to one of more digits. Engines disagree about blanks at the end of
-        a char, and a reader would stumble over a column that the table does not have.
+        A smallint, int or bigint has the same bytes, and Iceberg promotes a decimal to one of more digits. A tinyint has
+        other bytes, and could never become a bigint. Engines disagree about blanks at the end of a char, and a reader would
+        stumble over a column that the table does not have.
         """
         children = self._row[0].children
         return len(children) <= len(self.plan.names) and all(
@@ -99,12 +100,16 @@ def _reads_alike(old: Types, i: int, new: Types, j: int) -> bool:
     if a.kind in TEXT_KINDS:
         return b.kind in TEXT_KINDS
     if a.kind in INTEGERS:
-        return b.kind in INTEGERS and a.kind <= b.kind
+        return a.kind is not TypeKind.BYTE and b.kind in INTEGERS and a.kind <= b.kind
     return a.kind is b.kind and a.scale == b.scale and a.precision <= b.precision
 
 
 def _tree(types: Types, column: int, field: NestedField) -> Types:
-    """Returns column ``column`` with the names and IDs of ``field``. Texts of any kind become strings."""
+    """Returns column ``column`` with the names and IDs of ``field``.
+
+    Texts of any kind become strings, and integers have the type of ``field``: Iceberg's readers in Java promote no smaller
+    one to a bigint.
+    """
     item = types[column]
     parts = [
         (name, _tree(types, child, inner))
@@ -116,7 +121,7 @@ def _tree(types: Types, column: int, field: NestedField) -> Types:
         (_REQUIRED, b"true" if field.required else b"false"),
     )
     top = OrcType(
-        kind=TypeKind.STRING if item.kind in TEXT_KINDS else item.kind,
+        kind=_kind(item.kind, field.field_type),
         children=root.children,
         field_names=root.field_names if item.kind is TypeKind.STRUCT else (),
         precision=item.precision,
@@ -124,6 +129,12 @@ def _tree(types: Types, column: int, field: NestedField) -> Types:
         attributes=attributes,
     )
     return Types((top, *rest))
+
+
+def _kind(kind: TypeKind, target: IcebergType) -> TypeKind:
+    if kind in INTEGERS:
+        return TypeKind.LONG if isinstance(target, LongType) else TypeKind.INT
+    return TypeKind.STRING if kind in TEXT_KINDS else kind
 
 
 def _inner_fields(kind: IcebergType) -> list[tuple[str, NestedField]]:

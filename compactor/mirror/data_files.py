@@ -245,8 +245,8 @@ class _Detaching:
             return False
         if rows.keep is not None or has_null_rows(file, stripe):
             return False
-        if self._columns.is_hybrid and has_early_days(file.tail, stripe):
-            return False
+        if has_early_days(file.tail, stripe):
+            return False  # also of the Gregorian calendar: ORC Java loses rows by the bounds of such days
         times = self._columns_with_times(stripe)
         if not times:
             return True
@@ -327,9 +327,7 @@ class _Detaching:
             schema = codec.schema(types)
             for rows in stripes:
                 for batch in self._read(rows, range(len(self.types.fields))):
-                    arrays = [
-                        to_encodable(batch.columns[place], kind) for place, kind in enumerate(self._codec_types(codec))
-                    ]
+                    arrays = [to_encodable(batch.columns[place], kind) for place, kind in enumerate(schema.types)]
                     yield relabel_batch(pa.RecordBatch.from_arrays(arrays, names=schema.names), schema)
 
         return with_codec(
@@ -342,7 +340,3 @@ class _Detaching:
                 codec=codec,
             ),
         )
-
-    def _codec_types(self, codec: Codec) -> list[pa.DataType]:
-        """Returns the types of decoded columns for a codec, under the table's names."""
-        return list(codec.schema(self.types.table_types).types)[: len(self.types.fields)]

@@ -14,7 +14,7 @@ from compactor.orc.format.types import TypeKind, Types, subtree
 from compactor.rows.keys import Numbers
 from compactor.tables.schema import PARTS
 
-_MICROSECOND = 1000  #: in nanoseconds
+_MICROSECOND, _MILLISECOND = 1000, 10**6  #: in nanoseconds
 _MOST_SECONDS = (
     2**63 - 1
 ) // 10**9 - 1  #: from 1970 that a timestamp in nanoseconds may have; PyIceberg reads no others
@@ -66,6 +66,7 @@ class PlainValues:
         if self.is_near:
             self._must_be_near(seconds, name)
         digits = nanos % _MICROSECOND
+        self._must_be_alike(seconds, nanos - digits, name)
         if not np.any(digits):
             return array
         if not self.cuts:
@@ -89,6 +90,15 @@ class PlainValues:
                 f"{self.table}: column {name} holds {_time_text(seconds[beyond[0]], 0)} in file {self.path}; PyIceberg "
                 "reads timestamps from 1677-09-22 to 2262-04-11 and no others; correct the value, or mirror the table "
                 "with --without-pyiceberg for other readers"
+            )
+
+    def _must_be_alike(self, seconds: Numbers, nanos: Numbers, name: str) -> None:
+        early = np.flatnonzero((seconds < 0) & (nanos > 0) & (nanos < _MILLISECOND))
+        if len(early):
+            raise NotSupported(
+                f"{self.table}: column {name} holds {_time_text(seconds[early[0]], nanos[early[0]])} in file {self.path}; "
+                "Trino shows a fraction below a millisecond before 1970 a second earlier, so the table cannot be mirrored "
+                "with it; correct the value"
             )
 
 

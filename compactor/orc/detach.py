@@ -17,7 +17,7 @@ from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.stripe_footer import INDEX_STREAMS, PRESENT, ROW_INDEX, read_stripe_footer
 from compactor.orc.format.tail import JULIAN, MAGIC, Stripe, Tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import Types, same_shape
+from compactor.orc.format.types import INTEGERS, TypeKind, Types, same_shape
 from compactor.orc.io.source import Sink, Source
 from compactor.orc.stripe_compatibility import is_copyable
 
@@ -127,9 +127,13 @@ class PlainFileWriter:
                 f"complete statistics: {tail.complete_statistics}, encrypted: {tail.encrypted}; its stripes cannot be "
                 "copied, re-encode them"
             )
-        if not same_shape(tail.types.row.for_encoders, self.types.for_encoders):
+        row = tail.types.row
+        is_narrower = any(
+            old.kind in INTEGERS and old.kind > new.kind for old, new in zip(row, self.types, strict=False)
+        )
+        if is_narrower or not same_shape(_stream_types(row), _stream_types(self.types)):
             raise NotLossless(
-                f"file {tail.name}: its rows are {schema_text(tail.types.row)}, {schema_text(self.types)} is expected; "
+                f"file {tail.name}: its rows are {schema_text(row)}, {schema_text(self.types)} is expected; "
                 "re-encode them"
             )
         own = tail.compression, tail.file_version, tail.row_index_stride
@@ -165,6 +169,17 @@ class PlainFileWriter:
         self.sink.write(tail_bytes(tail))
         self.sink.close()
         return tail
+
+
+def _stream_types(types: Types) -> Types:
+    """Returns types that differ only if their streams do.
+
+    Those of all integers of several bytes are alike.
+    """
+    return Types(
+        replace(item, kind=TypeKind.LONG) if item.kind in (TypeKind.SHORT, TypeKind.INT) else item
+        for item in types.for_encoders
+    )
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ _SIX_DIGITS = 2  #: the least number in the three bits of a value with six digit
 def are_microseconds(source: Source, tail: Tail, stripe_index: int, columns: Collection[int]) -> bool:
     """Returns true if all timestamps of ``columns`` (ids) are proved to be whole microseconds.
 
-    They then also fit into 64 bits of nanoseconds.
+    They then also fit into 64 bits of nanoseconds, and none is before 1970.
 
     Returns false if that is unknown; then decode them.
 
@@ -41,7 +41,7 @@ def are_microseconds(source: Source, tail: Tail, stripe_index: int, columns: Col
         times = statistics[stripe_index][column].timestamp_statistics
         if not times.HasField("minimum_utc") or not times.HasField("maximum_utc"):
             return False
-        if max(abs(times.minimum_utc), abs(times.maximum_utc)) > _MOST_MILLISECONDS:
+        if times.minimum_utc < 0 or times.maximum_utc > _MOST_MILLISECONDS:
             return False
     footer = read_stripe_footer(source, tail, stripe_index)
     streams = plain_streams(source, tail, stripe_index, footer, columns, kinds=frozenset({SECONDARY}), room=KEPT_BYTES)

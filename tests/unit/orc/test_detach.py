@@ -278,3 +278,10 @@ def test_blocks_are_shared(tmp_path: Path) -> None:
         assert used < (root / "plain").stat().st_size / 4
         with open(root / "plain", "rb") as file:
             assert list(pyorc.Reader(file)) == [row[5] for row in rows]
+
+
+def test_smaller_integers_have_the_bytes_of_larger_ones(tmp_path: Path) -> None:
+    source = acid_source("struct<a:smallint,b:int,c:bigint>", [(-32768, -(2**31), -(2**63)), (32767, 2**31 - 1, None)])
+    _detached(source, read_tail(source), tmp_path / "plain", parse_hive_type("struct<a:int,b:bigint,c:bigint>"))
+    with open(tmp_path / "plain", "rb") as file:
+        assert list(pyorc.Reader(file)) == [(-32768, -(2**31), -(2**63)), (32767, 2**31 - 1, None)]

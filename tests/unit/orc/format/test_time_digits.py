@@ -91,8 +91,8 @@ def test_columns_of_nulls_and_of_instants() -> None:
     assert not _proves(_file([(5, 1)], "timestamp with local time zone"))
 
 
-@pytest.mark.parametrize("seconds", [-9_300_000_000, 9_300_000_000])
-def test_times_beyond_64_bits_of_nanoseconds_are_not_proved(seconds: int) -> None:
+@pytest.mark.parametrize("seconds", [-1, 9_300_000_000])
+def test_times_before_1970_or_beyond_64_bits_of_nanoseconds_are_not_proved(seconds: int) -> None:
     assert not _proves(_file([(0, 0), (seconds, 0)]))
 
 
