@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf as airflow_conf
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import AssetAlias, BaseHook
+from airflow.sdk import AssetAlias, BaseOperator
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowFailException,
-    AirflowNotFoundException,
     AirflowTaskTimeout,
 )
 
@@ -28,11 +26,21 @@ import compactor
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import read_choice, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
+from compactor.airflow.options import OPTIONS
+from compactor.airflow.spark_launch import (
+    LOCAL_MASTER,
+    ClusterSubmission,
+    SparkConnection,
+    SparkLaunch,
+    SubmissionStopped,
+    read_spark_connection,
+    store_keytab,
+)
 from compactor.base.errors import BadSetting
 from compactor.base.private_files import SAFE_PATH, must_be_secret
-from compactor.base.redaction import is_secret
+from compactor.base.redaction import is_secret, redact
 from compactor.launch import driver_processes
-from compactor.launch.yarn_application import find_application_id, find_reason, make_tag
+from compactor.launch.yarn_application import find_reason, make_tag
 from compactor.settings.spark_conf import driver_config, for_yarn, must_know_metastore
 
 if TYPE_CHECKING:
@@ -40,14 +48,11 @@ if TYPE_CHECKING:
 
 #: The file that spark-submit starts; its contract is ``--metastore NAME --batch ID``.
 APPLICATION = Path(compactor.__file__).parent / "launch" / "job" / "worker_job.py"
-#: The master unless a connection gives another.
-LOCAL_MASTER = "local[*]"
 _KEPT_LINES = 2000  #: lines of a driver's output, to find the reason of a failure in
 _FOLLOW_S = 0.5  #: seconds between two looks at a driver that holds its task's slot
-_UPLOADS = "spark.kubernetes.file.upload.path"
 
 
-class CompactionSubmitOperator(SparkSubmitOperator):
+class CompactionSubmitOperator(BaseOperator):
     """Submits one planned batch under its queue and its run-as user, and waits for it.
 
     It waits without a slot if possible.
@@ -74,8 +79,16 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         queue_name: str | None = None,
         run_as: str | None = None,
         planned_at: int = 0,
+        conf: Mapping[str, str] | None = None,
+        conn_id: str | None = None,
+        deploy_mode: str | None = None,
+        principal: str | None = None,
+        keytab: str | None = None,
+        spark_binary: str | None = None,
+        env_vars: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
+        super().__init__(**kwargs)
         self.metastore = metastore
         self.batch_id = batch_id
         self.pool_name = pool_name
@@ -84,28 +97,15 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         self.queue_name = queue_name
         self.run_as = run_as
         self.planned_at = planned_at
+        self.conf = dict(conf or {})
+        self.conn_id = conn_id or text("spark_conn_id")
+        self.deploy_mode = deploy_mode or text("deploy_mode") or None
+        self.principal = principal or text("principal") or None
+        self.keytab = keytab or text("keytab") or None
+        self.spark_binary = spark_binary
+        self.env_vars = dict(env_vars or driver_environment())
         self._attached: _AttachedDriver | None = None  #: the driver for which this task waits in its slot
-        # Our batch row finds a driver again; the provider's own mechanism refuses YARN without an address.
-        kwargs.setdefault("durable", False)
-        kwargs.setdefault("conn_id", text("spark_conn_id"))
-        kwargs.setdefault("deploy_mode", text("deploy_mode") or None)
-        kwargs.setdefault("principal", text("principal") or None)
-        kwargs.setdefault("keytab", text("keytab") or None)
-        self.program: str = kwargs.pop("spark_binary", None) or spark_binary()
-        super().__init__(
-            application=str(APPLICATION),
-            name=job or f"compactor-{metastore}-{batch_id}",
-            application_args=[
-                *("--metastore", metastore, "--batch", str(batch_id)),
-                *(() if max_seconds is None else ("--max-seconds", str(max_seconds))),
-            ],
-            yarn_queue=queue_name,
-            proxy_user=run_as,
-            conf=dict(kwargs.pop("conf", None) or {}),
-            spark_binary=self.program,
-            env_vars=kwargs.pop("env_vars", None) or driver_environment(),
-            **kwargs,
-        )
+        self._submission: ClusterSubmission | None = None  #: the spark-submit that hands the application over
 
     def execute(self, context: Any) -> Any:
         """Launches the batch or finds its driver, then waits and returns the state of its entries."""
@@ -198,12 +198,17 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         """
         from compactor.airflow import tasks
 
+        program = None
         try:
-            name = self._start_driver(context, is_renewed=is_renewed)
-        except OSError as error:
-            reason = self._describe_start_failure(error)
-            raise AirflowFailException(str(tasks.give_back(self.metastore, int(self.batch_id), reason))) from error
+            launch = self.prepare_launch()
+            program = launch.program
+            name = self._start_driver(context, launch, is_renewed=is_renewed)
+        except SubmissionStopped:
+            raise
         except Exception as error:
+            if isinstance(error, OSError) and program is not None:
+                reason = _describe_start_failure(program, error)
+                raise AirflowFailException(str(tasks.give_back(self.metastore, int(self.batch_id), reason))) from error
             self.log.warning("%s", tasks.give_back(self.metastore, int(self.batch_id), f"it was not launched: {error}"))
             raise
         if name is not None:
@@ -211,40 +216,35 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         if self._attached is not None:
             self._wait_for_attached(context, self._attached)
 
-    def _describe_start_failure(self, error: OSError) -> str:
-        from compactor.site.spark_program import describe_start_failure
-
-        if error.filename in (None, self.program):
-            return describe_start_failure(self.program, error)
-        return f"its driver cannot be started: {error.filename}: {error.strerror}"
-
-    def _start_driver(self, context: Any, *, is_renewed: bool) -> str | None:
+    def _start_driver(self, context: Any, launch: SparkLaunch, *, is_renewed: bool) -> str | None:
         """Returns the name to record for the application; None if its driver records YARN's own name."""
         from compactor.launch.batch_watch import find_running
 
-        hook = self._hook = self._get_hook()
-        holds_slot = read_choice("launcher", "spark-submit", "process") == "spark-submit" and not is_detached(hook)
+        holds_slot = read_choice("launcher", "spark-submit", "process") == "spark-submit" and not launch.is_detached
         if text("linger") and not holds_slot:
-            hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
-        with self._secrets_in_file(hook) as inherits:
+            launch = replace(launch, arguments=(*launch.arguments, "--linger", str(seconds("linger"))))
+        with self.without_secrets(launch) as public:
             # The driver of a renewed batch is gone, but YARN may need a while to notice it in client mode.
-            may_run = is_detached(hook) or (hook._is_yarn and not is_renewed)
+            may_run = launch.is_detached or (launch.is_yarn and not is_renewed)
             running = find_running(self.tag) if may_run else None
-            if running or is_detached(hook):
-                return running or self._submit(hook)
+            if running or launch.is_detached:
+                return running or self._submit(context, public)
             log = driver_log(self.metastore, self.batch_id)
             begins_at = log.stat().st_size if log.exists() else 0
-            environment = {**os.environ, **(self.env_vars or {}), **self._connection()}
-            command = hook._build_spark_submit_command(self.application)
-            driver = driver_processes.start(command, environment, log, inherits=inherits)
+            environment = {**os.environ, **public.environment, **self._connection()}
+            driver = driver_processes.start(public.command, environment, log, inherits=public.inherits)
         self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
         if holds_slot:
             self._attached = _AttachedDriver(context["ti"], driver, log, begins_at)
-        return None if holds_slot and hook._is_yarn else driver
+        return None if holds_slot and launch.is_yarn else driver
 
     @contextmanager
-    def _secrets_in_file(self, hook: SparkSubmitHook) -> Iterator[tuple[int, ...]]:
-        """Moves secrets from the command line to a file until the block ends, and yields the open file."""
+    def without_secrets(self, launch: SparkLaunch) -> Iterator[SparkLaunch]:
+        """Moves secrets from the command line to a file in memory until the block ends.
+
+        Raises:
+            BadSetting: somebody else may read or replace a keytab that spark-submit would use.
+        """
         from compactor.site.spark_secrets import (
             check_keytabs,
             defaults_file,
@@ -252,22 +252,20 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             properties_file,
         )
 
-        if keytab := hook._connection.get("keytab"):
-            must_be_secret(Path(keytab), "keytab of [compactor] or of the Airflow connection")
-        check_keytabs(hook._conf)
+        if launch.keytab is not None:
+            must_be_secret(Path(launch.keytab), "keytab of [compactor] or of the Airflow connection")
+        check_keytabs(launch.conf)
 
         public: dict[str, str] = {}
         secret = self._secret_conf()
-        for key, value in hook._conf.items():
+        for key, value in launch.conf.items():
             (secret if is_secret(key, str(value)) else public)[key] = str(value)
-        instead_of = Path(hook._properties_file or defaults_file(self.program, os.environ))
-        with properties_file(secret, instead_of) as descriptor:
+        with properties_file(secret, defaults_file(launch.program, os.environ)) as descriptor:
             if descriptor is None:
-                yield ()
-                return
-            hook._conf, hook._properties_file = public, inherited_path(descriptor)
-            hook.submit = partial(hook.submit, pass_fds=(descriptor,))
-            yield (descriptor,)
+                yield launch
+            else:
+                file = inherited_path(descriptor)
+                yield replace(launch, conf=public, properties_file=file, inherits=(descriptor,))
 
     def _secret_conf(self) -> dict[str, str]:
         from compactor.airflow.hooks import CompactorHook
@@ -279,16 +277,22 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         """The tag of the batch's applications on YARN."""
         return make_tag(self.metastore, int(self.batch_id), self.planned_at)
 
-    def _submit(self, hook: SparkSubmitHook) -> str:
+    def _submit(self, context: Any, launch: SparkLaunch) -> str:
         """Submits to the cluster; gives the batch back if that fails, so that nothing stays reserved.
 
         Raises:
-            AirflowException: the cluster refused the application; the message quotes it.
+            AirflowException: the cluster refused the application, and the message quotes it; or this task was stopped.
         """
+        self.log.info("batch %s: %s", self.batch_id, redact(shlex.join(launch.command)))
+        self._submission = ClusterSubmission(context["ti"], launch)
         try:
-            return submit_to_cluster(hook, driver_file_for(hook, self.application))
+            return self._submission.wait(self.log)
+        except SubmissionStopped:
+            raise
         except AirflowException as error:
             raise self._give_back(str(error)) from error
+        finally:
+            self._submission = None
 
     def _give_back(self, output: str) -> AirflowException:
         from compactor.airflow import tasks
@@ -334,88 +338,123 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             raise self._give_back(f"{attached.name} ended with {attached.exit_code}\n" + "\n".join(output))
 
     def on_kill(self) -> None:
-        """Ends the driver for which the task waits in its slot.
+        """Ends the driver for which the task waits in its slot, or the spark-submit that it runs.
 
         A person ended or cleared the task, or it has reached its time-out.
 
         Otherwise only this process ends, as when it has lost Airflow's API server: the next try finds the driver. If a
         person ended the task, its requests are aborted as well.
         """
-        attached = self._attached
-        if attached is not None:
-            from compactor.airflow import tasks
-            from compactor.airflow.task_ends import is_cleared, is_ended_by_person
-
-            is_timed_out = isinstance(sys.exception(), AirflowTaskTimeout)
+        if self._attached is not None:
+            attached = self._attached
             attached.is_left = True
-            try:
-                if is_ended_by_person(attached.ti):
-                    tasks.abort(self.metastore, int(self.batch_id))
-                elif is_timed_out or is_cleared(attached.ti):
-                    tasks.release(self.metastore, int(self.batch_id), "its task was stopped")
-                else:
-                    self.log.warning("batch %s: %s goes on without this task", self.batch_id, attached.name)
-                    return
+            if self._let_go(attached.ti, attached.name):
                 driver_processes.end(attached.name)
-            except Exception as error:  # noqa: BLE001 - without an answer the driver goes on, as no work is lost then
-                self.log.warning("batch %s: %s goes on without this task: %s", self.batch_id, attached.name, error)
-        elif self._hook is not None:
-            super().on_kill()
+        elif self._submission is not None:
+            submission = self._submission
+            submission.stop()
+            self._let_go(submission.ti, submission.application)
 
-    def _get_hook(self) -> SparkSubmitHook:
-        """Returns the provider's hook.
+    def _let_go(self, ti: Any, application: str | None) -> bool:
+        """Returns true if ``application`` ends with this task; then ends its batch, and on YARN itself."""
+        from compactor.airflow import tasks
+        from compactor.airflow.task_ends import is_cleared, is_ended_by_person
 
-        Without a connection it would fall back to YARN; we fall back to this machine.
+        is_timed_out = isinstance(sys.exception(), AirflowTaskTimeout)
+        try:
+            is_over = is_ended_by_person(ti)
+            if is_over or is_timed_out or is_cleared(ti):
+                if self._submission is not None and application is not None:
+                    tasks.record_launch(self.metastore, int(self.batch_id), application)
+                if is_over:
+                    tasks.abort(self.metastore, int(self.batch_id))
+                else:
+                    tasks.release(self.metastore, int(self.batch_id), "its task was stopped")
+                return True
+            self.log.warning("batch %s: %s goes on without this task", self.batch_id, application or "its application")
+        except Exception as error:  # noqa: BLE001 - without an answer the driver goes on, as no work is lost then
+            self.log.warning(
+                "batch %s: %s goes on without this task: %s", self.batch_id, application or "its application", error
+            )
+        return False
+
+    def prepare_launch(self) -> SparkLaunch:
+        """Returns how spark-submit starts the batch: on the cluster of the connection, else on this machine.
 
         Raises:
-            BadSetting: cluster mode on Spark standalone, which does not support it for Python.
+            BadSetting: the connection or a deploy mode cannot be used, or the driver would find no configuration.
         """
-        with _private_files():  # the provider writes the keytab of a connection into /tmp
-            hook = super()._get_hook()
-        try:
-            BaseHook.get_connection(self._conn_id)
-        except AirflowNotFoundException:
-            self.log.info("no Airflow connection %s: Spark runs here, as %s", self._conn_id, LOCAL_MASTER)
-            hook._connection.update(master=LOCAL_MASTER, queue=self.queue_name)
-            hook._is_yarn = hook._is_yarn_cluster_mode = False
+        connection = read_spark_connection(self.conn_id)
+        if connection is None:
+            self.log.info("no Airflow connection %s: Spark runs here, as %s", self.conn_id, LOCAL_MASTER)
+            connection = SparkConnection()
+        keytab, principal = self.keytab, self.principal or connection.principal
         if self.run_as:
             # spark-submit takes only one of the two: impersonation uses the ticket of the current login.
-            hook._connection.update(principal=None, keytab=None)
-        if hook._connection["deploy_mode"] == "cluster":
-            if not (hook._is_yarn or hook._is_kubernetes):
-                raise BadSetting(
-                    f"deploy mode cluster on {hook._connection['master']}: Spark supports it for Python on YARN and "
-                    "Kubernetes only; use client, and [compactor] launcher = process to hold no slot"
-                )
-            # This machine's python is not the cluster's.
-            ours = ("PYSPARK_PYTHON", SAFE_PATH)
-            hook._env_vars = {key: value for key, value in (self.env_vars or {}).items() if key not in ours}
-            # spark-submit ends once the application is accepted; without this the hook waits for an exit code.
-            hook._track_driver_via_k8s_api = hook._is_kubernetes
-            if hook._is_yarn:
-                hook._conf["spark.yarn.submit.waitAppCompletion"] = "false"
-                self._pass_configuration(hook)
-        elif not hook._connection["master"].startswith("local"):
+            keytab = principal = None
+        elif keytab is None and connection.keytab is not None:
+            keytab = store_keytab(self.conn_id, connection.keytab)
+        launch = SparkLaunch(
+            program=self.spark_binary or find_spark_binary(connection.program),
+            master=connection.master,
+            deploy_mode=self.deploy_mode or connection.deploy_mode,
+            name=self.job or f"compactor-{self.metastore}-{self.batch_id}",
+            application=str(APPLICATION),
+            arguments=(
+                *("--metastore", self.metastore, "--batch", str(self.batch_id)),
+                *(() if self.max_seconds is None else ("--max-seconds", str(self.max_seconds))),
+            ),
+            conf=self.conf,
+            environment=self.env_vars,
+            queue=self.queue_name or connection.queue,
+            proxy_user=self.run_as,
+            principal=principal,
+            keytab=keytab,
+        )
+        return self._adapt(launch, connection.namespace)
+
+    def _adapt(self, launch: SparkLaunch, namespace: str | None) -> SparkLaunch:
+        """Returns ``launch`` with configuration and environment as its cluster and deploy mode need them."""
+        conf, environment = dict(launch.conf), dict(launch.environment)
+        if launch.deploy_mode not in (None, "client", "cluster"):
+            raise BadSetting(
+                f"deploy mode {launch.deploy_mode!r} of [compactor] deploy_mode or of the extra deploy-mode of Airflow "
+                f"connection {self.conn_id}; expected: client or cluster"
+            )
+        if launch.is_detached:
+            self._adapt_to_cluster_mode(launch, conf, environment)
+        elif not launch.master.startswith("local"):
             # Only executors unpack an archive; the driver runs this interpreter, which has what it needs.
-            hook._conf.setdefault("spark.pyspark.driver.python", sys.executable)
-        if hook._is_yarn:
-            hook._conf = for_yarn(hook._conf, is_cluster=hook._is_yarn_cluster_mode)
-            tags = hook._conf.get("spark.yarn.tags")
-            hook._conf["spark.yarn.tags"] = f"{tags},{self.tag}" if tags else self.tag
-        return hook
+            conf.setdefault("spark.pyspark.driver.python", sys.executable)
+        if launch.is_kubernetes and namespace:
+            conf.setdefault("spark.kubernetes.namespace", namespace)
+        if launch.is_yarn:
+            conf = for_yarn(conf, is_cluster=launch.is_detached)
+            tags = conf.get("spark.yarn.tags")
+            conf["spark.yarn.tags"] = f"{tags},{self.tag}" if tags else self.tag
+        return replace(launch, conf=conf, environment=environment)
 
-    def _pass_configuration(self, hook: SparkSubmitHook) -> None:
-        """Lets a driver on a node of YARN find compactor.toml.
-
-        It is at the same path, or a copy travels with the driver.
-
-        Raises:
-            BadSetting: the driver would find no configuration.
-        """
-        config = (self.env_vars or {}).get("COMPACTOR_CONFIG")
-        must_know_metastore(config, hook._conf if config else {**hook._conf, **self._secret_conf()})
-        if config:
-            hook._env_vars["COMPACTOR_CONFIG"] = driver_config(config, hook._conf, is_cluster=True)
+    def _adapt_to_cluster_mode(self, launch: SparkLaunch, conf: dict[str, str], environment: dict[str, str]) -> None:
+        if not (launch.is_yarn or launch.is_kubernetes):
+            raise BadSetting(
+                f"deploy mode cluster on {launch.master}: Spark supports it for Python on YARN and Kubernetes only; use "
+                "client, and [compactor] launcher = process to hold no slot"
+            )
+        for name in ("PYSPARK_PYTHON", SAFE_PATH):  # this machine's python is not the cluster's
+            environment.pop(name, None)
+        # spark-submit ends once the application is accepted.
+        if launch.is_kubernetes:
+            conf["spark.kubernetes.submission.waitAppCompletion"] = "false"
+            prefix = "spark.kubernetes.driverEnv"
+        else:
+            conf["spark.yarn.submit.waitAppCompletion"] = "false"
+            prefix = "spark.yarn.appMasterEnv"
+            # A driver on a node of YARN opens compactor.toml at the same path, or a copy that travels with it.
+            config = environment.get("COMPACTOR_CONFIG")
+            must_know_metastore(config, conf if config else {**conf, **self._secret_conf()})
+            if config:
+                environment["COMPACTOR_CONFIG"] = str(driver_config(config, conf, is_cluster=True))
+        conf.update({f"{prefix}.{name}": value for name, value in environment.items()})
 
 
 class _AttachedDriver:
@@ -453,44 +492,13 @@ class _AttachedDriver:
             self.exit_code = driver_processes.reap(self.name)
 
 
-@contextmanager
-def _private_files() -> Iterator[None]:
-    """Makes files that the block creates readable by this user only."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
+def _describe_start_failure(program: str, error: OSError) -> str:
+    """Returns why spark-submit was not started; the error may be about the driver's log, too."""
+    from compactor.site.spark_program import describe_start_failure
 
-
-def is_detached(hook: SparkSubmitHook) -> bool:
-    """Tells whether spark-submit ends while the application continues in the cluster."""
-    return bool(hook._connection["deploy_mode"] == "cluster")
-
-
-def submit_to_cluster(hook: SparkSubmitHook, application: str) -> str:
-    """Submits, and returns the application's name in the cluster: YARN's id, or NAMESPACE:POD.
-
-    Raises:
-        AirflowException: spark-submit failed, or did not report a name.
-    """
-    try:
-        hook.submit(application)
-    finally:
-        _close_pipe(hook)
-    # Not the hook's own result: it only knows pods of the namespace "spark".
-    name = find_application_id("\n".join(hook._last_submit_log_lines))
-    if name is None:
-        raise AirflowException("spark-submit succeeded but did not report an application; set its log level to INFO")
-    return name
-
-
-def driver_file_for(hook: SparkSubmitHook, application: str) -> str:
-    """Returns the path of the driver's file for spark-submit.
-
-    A pod finds it in its image, at the same path as here, unless the configuration names a place for uploads.
-    """
-    return f"local://{application}" if hook._is_kubernetes and _UPLOADS not in hook._conf else application
+    if error.filename in (None, program):
+        return describe_start_failure(program, error)
+    return f"its driver cannot be started: {error.filename}: {error.strerror}"
 
 
 def driver_log(metastore: str, batch_id: int | str) -> Path:
@@ -500,19 +508,14 @@ def driver_log(metastore: str, batch_id: int | str) -> Path:
     return (Path(folder) if folder else default) / f"{metastore}-batch-{batch_id}.log"
 
 
-def _close_pipe(hook: SparkSubmitHook | None) -> None:
-    """Closes the pipe of the started command, which the provider leaves to the garbage collector."""
-    process = hook._submit_sp if hook is not None else None
-    if process is not None and process.stdout is not None:
-        process.stdout.close()
+def find_spark_binary(of_connection: str | None = None) -> str:
+    """Returns the program that submits: that of ``[compactor]`` if it is set, else the connection's.
 
-
-def spark_binary() -> str:
-    """Returns ``[compactor] spark_binary``.
-
-    As is if it is a path or on PATH, else next to the running python.
+    A name that is not on PATH is looked up next to the running python.
     """
     name = text("spark_binary")
+    if of_connection is not None and name == OPTIONS["spark_binary"].default:
+        name = of_connection
     if "/" in name or shutil.which(name) is not None:
         return name
     neighbour = Path(sys.executable).with_name(name)

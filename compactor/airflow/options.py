@@ -82,7 +82,8 @@ OPTIONS: dict[str, Option] = {
         type="string",
         default="spark-submit",
         example="/opt/spark/bin/spark-submit",
-        description="The command that submits: a name on PATH (or next to the running python), or an absolute path.",
+        description="The command that submits: a name on PATH (or next to the running python), or an absolute path. "
+        "Unless it is set, the connection of the cluster may name spark2-submit or spark3-submit.",
     ),
     "deploy_mode": Option(
         type="string",

@@ -37,7 +37,7 @@ EXTRAS = {
     "tables": ("polars", "compactor.tables"),
     "iceberg": ("pyiceberg", "compactor.mirror"),
     "spark": ("pyspark.sql", "compactor.launch.spark_session", "compactor.launch.job.worker_job"),
-    "airflow": ("airflow.providers.apache.spark", "compactor.airflow.dags", "compactor.airflow.plugin"),
+    "airflow": ("airflow.sdk", "compactor.airflow.dags", "compactor.airflow.plugin"),
 }
 #: What a command says that would need the extra, before it is there.
 ASKED_FOR = {

@@ -112,11 +112,8 @@ def test_compactor_submit(site: Site, api: KubernetesApi, metastore_url: str, wa
 
 
 def test_the_operator(site: Site, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.providers.apache.spark.hooks import spark_submit
+    from compactor.airflow.operators import CompactionSubmitOperator
 
-    from compactor.airflow.operators import CompactionSubmitOperator, driver_file_for, submit_to_cluster
-
-    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)  # its provider is not installed here
     connection = {
         "conn_type": "spark",
         "host": f"k8s://{api.url}",
@@ -128,8 +125,7 @@ def test_the_operator(site: Site, api: KubernetesApi, monkeypatch: pytest.Monkey
     operator = CompactionSubmitOperator(
         task_id="compact", metastore="default", batch_id=planned.batch_id, run_as="hive", job="here-compactor-default.t"
     )
-    hook = operator._get_hook()
-    name = submit_to_cluster(hook, driver_file_for(hook, operator.application))
+    name = operator._submit({"ti": None}, operator.prepare_launch())
     pod = checked(api)
     (container,) = pod["spec"]["containers"]
     assert name == f"etl:{pod['metadata']['name']}"

@@ -139,9 +139,10 @@ def test_neither_an_xcom_nor_lineage_has_one(site: Site, caplog: pytest.LogCaptu
 
 @pytest.mark.usefixtures("planted")
 def test_a_task_hands_them_to_spark_submit_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The real hook runs a program that says what it got."""
-    from compactor.airflow import operators
+    """A program in place of spark-submit says what it got, in both ways to start it."""
     from compactor.airflow.operators import CompactionSubmitOperator
+    from compactor.airflow.spark_launch import ClusterSubmission
+    from compactor.launch import driver_processes
 
     program = tmp_path / "spark-submit"
     program.write_text(
@@ -157,16 +158,13 @@ def test_a_task_hands_them_to_spark_submit_in_a_file(monkeypatch: pytest.MonkeyP
         spark_binary=str(program),
         conf={"spark.executor.memory": "700m", "spark.own.password": f"{MARK}own"},
     )
-    hook = operator._get_hook()
-    with operator._secrets_in_file(hook) as inherits:
-        hook.submit(operator.application)
-        operators._close_pipe(hook)
+    with operator.without_secrets(operator.prepare_launch()) as launch:
+        ClusterSubmission(None, launch)._process.communicate()
         assert "ssl.keyPassword=M4rk-" in (tmp_path / "properties").read_text()
         (tmp_path / "properties").unlink()
-        line = hook._build_spark_submit_command(operator.application)
         log = tmp_path / "log"
-        name = operators.driver_processes.start(line, dict(ENVIRONMENT), log, inherits=inherits)
-    until("the process has ended", lambda: operators.driver_processes.is_gone(name))
+        name = driver_processes.start(launch.command, dict(ENVIRONMENT), log, inherits=launch.inherits)
+    until("the process has ended", lambda: driver_processes.is_gone(name))
     assert MARK not in (tmp_path / "line").read_text()
     assert "spark.executor.memory=700m" in (tmp_path / "line").read_text()
     properties = (tmp_path / "properties").read_text()

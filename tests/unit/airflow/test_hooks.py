@@ -94,7 +94,7 @@ def test_the_driver_inherits_the_password_and_nobody_reads_it(tmp_path: Path, mo
     environment = (tmp_path / "environment").read_text("utf-8")
     assert f"COMPACTOR_METASTORE_URL={SECRET}\n" in environment
     assert SECRET not in os.environ.values()
-    line = operator._get_hook()._build_spark_submit_command(operator.application)
+    line = operator.prepare_launch().command
     assert "geheim" not in " ".join(map(str, line))
     assert "geheim" not in repr(operator.env_vars)
 

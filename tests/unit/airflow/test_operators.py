@@ -12,19 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
-from compactor.airflow import operators
+from compactor.airflow import tasks
 from compactor.airflow.operators import (
     APPLICATION,
     CompactionSubmitOperator,
     driver_environment,
-    driver_file_for,
-    is_detached,
-    spark_binary,
-    submit_to_cluster,
+    find_spark_binary,
 )
+from compactor.airflow.spark_launch import SubmissionStopped
 from compactor.base.errors import BadSetting
 from compactor.launch import driver_processes
 from tests.support.patience import until
@@ -36,7 +34,7 @@ def submit(**more: Any) -> CompactionSubmitOperator:
 
 
 def command(operator: CompactionSubmitOperator) -> list[str]:
-    return list(operator._get_hook()._build_spark_submit_command(operator.application))
+    return operator.prepare_launch().command
 
 
 @pytest.fixture
@@ -47,7 +45,7 @@ def no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: Any) -> None:
         raise AirflowNotFoundException("The conn_id `spark_default` isn't defined")
 
-    monkeypatch.setattr(operators.BaseHook, "get_connection", missing)
+    monkeypatch.setattr(BaseHook, "get_connection", missing)
 
 
 def test_the_command_line_has_names_and_numbers_only(no_connection: None) -> None:
@@ -100,17 +98,28 @@ def test_spark_submit_is_the_one_on_path(monkeypatch: pytest.MonkeyPatch, tmp_pa
     binary = tmp_path / "spark-submit"
     binary.touch(stat.S_IRWXU)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert spark_binary() == "spark-submit"
+    assert find_spark_binary() == "spark-submit"
 
 
 def test_spark_submit_is_else_the_one_beside_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert spark_binary() == str(Path(sys.executable).with_name("spark-submit"))
+    assert find_spark_binary() == str(Path(sys.executable).with_name("spark-submit"))
+
+
+def test_the_program_of_a_connection_counts_unless_the_configuration_names_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    connection = '{"conn_type": "spark", "host": "local", "extra": {"spark-binary": "spark3-submit"}}'
+    assert resolved(monkeypatch, connection)[0] == "spark3-submit"
+    assert resolved(monkeypatch, connection, spark_binary="/opt/a")[0] == "/opt/a"
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__SPARK_BINARY", "/opt/spark/bin/spark-submit")
+    assert resolved(monkeypatch, connection)[0] == "/opt/spark/bin/spark-submit"
 
 
 def test_an_absolute_path_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__SPARK_BINARY", "/opt/spark/bin/spark-submit")
-    assert spark_binary() == "/opt/spark/bin/spark-submit"
+    assert find_spark_binary() == "/opt/spark/bin/spark-submit"
 
 
 CONFIG = "/etc/c.toml"
@@ -142,7 +151,7 @@ def test_on_yarn_spark_submit_ends_once_the_application_is_accepted(monkeypatch:
     assert not [
         word for word in line if "PYSPARK_PYTHON" in word or "PYTHONSAFEPATH" in word
     ]  # this machine's is not the cluster's
-    assert is_detached(submit()._get_hook())
+    assert submit().prepare_launch().is_detached
 
 
 def test_on_yarn_the_driver_s_configuration_lies_where_the_site_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,16 +193,11 @@ def test_a_driver_here_runs_this_interpreter(monkeypatch: pytest.MonkeyPatch, no
 
 
 def test_on_kubernetes_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.providers.apache.spark.hooks import spark_submit
-
-    monkeypatch.setattr(
-        spark_submit, "kube_client", object(), raising=False
-    )  # the provider for Kubernetes is not installed here
     line = resolved(monkeypatch, KUBERNETES)
     assert line[line.index("--master") + 1] == "k8s://https://api:6443"
     assert "spark.kubernetes.submission.waitAppCompletion=false" in line
     assert "spark.kubernetes.namespace=etl" in line
-    assert is_detached(submit()._get_hook())
+    assert submit().prepare_launch().is_detached
 
 
 def test_standalone_has_no_cluster_mode_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,11 +206,19 @@ def test_standalone_has_no_cluster_mode_for_python(monkeypatch: pytest.MonkeyPat
         resolved(monkeypatch, standalone)
 
 
+def test_a_deploy_mode_that_spark_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "Cluster"}}'
+    with pytest.raises(
+        BadSetting, match=r"deploy mode 'Cluster' .* connection spark_default; expected: client or cluster"
+    ):
+        resolved(monkeypatch, connection)
+
+
 def test_the_configured_deploy_mode_beats_the_connection_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__DEPLOY_MODE", "client")
     line = resolved(monkeypatch, YARN)
     assert line[line.index("--deploy-mode") + 1] == "client"
-    assert not is_detached(submit()._get_hook())
+    assert not submit().prepare_launch().is_detached
 
 
 def test_a_keytab_that_others_may_read_is_not_handed_to_spark_submit(
@@ -222,29 +234,30 @@ def test_a_keytab_that_others_may_read_is_not_handed_to_spark_submit(
         conf = {} if named else {"spark.kerberos.keytab": f"file:{keytab}"}
         monkeypatch.setenv("AIRFLOW__COMPACTOR__KEYTAB", str(keytab) if named else "")
         operator = submit(run_as=None, conf=conf)
-        hook = operator._get_hook()
+        launch = operator.prepare_launch()
         refusal = pytest.raises(BadSetting, match=r"keytab.* .*/k\.keytab: has mode 0644; expected: 0600")
-        with refusal, operator._secrets_in_file(hook):
+        with refusal, operator.without_secrets(launch):
             pass
         keytab.chmod(0o600)
-        with operator._secrets_in_file(hook):
+        with operator.without_secrets(launch):
             keytab.chmod(0o644)
 
 
-def test_the_keytab_of_a_connection_is_written_for_this_user_alone(
+def test_principal_and_keytab_of_the_connection_are_used_unless_the_configuration_has_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The provider writes it into /tmp as the umask says."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    extra = {"principal": "c@X", "keytab": base64.b64encode(b"keys").decode()}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra}))
-    before = os.umask(0o022)
-    try:
-        line = command(submit(run_as=None))
-    finally:
-        assert os.umask(before) == 0o022
-    keytab = Path(line[line.index("--keytab") + 1])
-    assert (keytab.parent, keytab.stat().st_mode & 0o777) == (tmp_path.resolve(), 0o600)
+    extra = {"principal": "c@X", "keytab": base64.b64encode(b"keys").decode(), "queue": "other"}
+    connection = json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra})
+    line = resolved(monkeypatch, connection, run_as=None, queue_name=None)
+    assert line[line.index("--principal") + 1] == "c@X"
+    assert Path(line[line.index("--keytab") + 1]).read_bytes() == b"keys"
+    assert line[line.index("--queue") + 1] == "other"
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__PRINCIPAL", "compactor@EXAMPLE.COM")
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__KEYTAB", "/etc/c.keytab")
+    line = resolved(monkeypatch, connection, run_as=None)
+    assert line[line.index("--principal") + 1] == "compactor@EXAMPLE.COM"
+    assert line[line.index("--keytab") + 1] == "/etc/c.keytab"
 
 
 def test_principal_and_keytab_are_dropped_when_impersonating(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,32 +273,9 @@ def test_principal_and_keytab_are_dropped_when_impersonating(monkeypatch: pytest
     assert another[another.index("--proxy-user") + 1] == "hive"
 
 
-@pytest.mark.parametrize(
-    ("connection", "says", "expected"),
-    [
-        (YARN, "INFO Client: Submitted application application_1700000000000_0007", "application_1700000000000_0007"),
-        (KUBERNETES, "INFO x: submission ID etl:compactor-8f-driver into Kubernetes", "etl:compactor-8f-driver"),
-    ],
-)
-def test_the_name_that_spark_submit_reports_is_returned(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connection: str, says: str, expected: str
-) -> None:
-    from airflow.providers.apache.spark.hooks import spark_submit
-
-    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
-    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
-    program = tmp_path / "spark-submit"
-    program.write_text(f"#!/bin/sh\necho '{says}'\n", "utf-8")
-    program.chmod(0o755)
-    operator = submit(spark_binary=str(program))
-    assert submit_to_cluster(operator._get_hook(), operator.application) == expected
-
-
 def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from compactor.airflow import tasks
     from compactor.base.errors import LaunchFailed
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
@@ -305,7 +295,7 @@ def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
     with pytest.raises(
         AirflowException, match=f"^batch 41: its application could not do it: {sentence}; the batch is "
     ):
-        operator._submit(operator._get_hook())
+        operator._submit({"ti": None}, operator.prepare_launch())
     assert released == [f"its application could not do it: {sentence}"]
 
 
@@ -314,7 +304,6 @@ def test_what_a_cluster_refuses_is_told_in_its_words_and_given_back(
 def test_a_spark_submit_that_does_not_start_gives_its_batch_back_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_connection: None, launcher: str, text: str | None
 ) -> None:
-    from compactor.airflow import tasks
     from compactor.base.errors import LaunchFailed
 
     monkeypatch.setenv("AIRFLOW__COMPACTOR__LAUNCHER", launcher)
@@ -340,7 +329,6 @@ def test_a_spark_submit_that_does_not_start_gives_its_batch_back_at_once(
 
 
 def test_a_launch_that_is_refused_gives_its_batch_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from compactor.airflow import tasks
     from compactor.base.errors import LaunchFailed
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "spark://m", "extra": "{}"}')
@@ -352,24 +340,13 @@ def test_a_launch_that_is_refused_gives_its_batch_back(monkeypatch: pytest.Monke
 
 
 def test_a_pod_has_the_driver_s_file_in_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.providers.apache.spark.hooks import spark_submit
-
-    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", KUBERNETES)
-    assert driver_file_for(submit()._get_hook(), "/opt/worker.py") == "local:///opt/worker.py"
+    assert f"local://{APPLICATION}" in command(submit())
     uploads = submit(conf={"spark.kubernetes.file.upload.path": "s3a://b/up"})
-    assert driver_file_for(uploads._get_hook(), "/opt/worker.py") == "/opt/worker.py"
+    assert str(APPLICATION) in command(uploads)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
-    assert driver_file_for(submit()._get_hook(), "/opt/worker.py") == "/opt/worker.py"
-
-
-def test_without_a_name_the_submit_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
-    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
-    operator = submit(spark_binary="/bin/true")
-    with pytest.raises(AirflowException, match="did not report an application"):
-        submit_to_cluster(operator._get_hook(), operator.application)
+    assert str(APPLICATION) in command(submit())
 
 
 @pytest.fixture
@@ -438,6 +415,44 @@ def test_only_a_person_ends_the_driver_of_a_task_that_holds_its_slot(
         assert not driver_processes.is_gone(drivers[0])
 
 
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("running", []),
+        (ConnectionError("the API server is away"), []),
+        ("failed", [("record_launch", "application_1_0007"), ("abort",)]),
+        ("restarting", [("record_launch", "application_1_0007"), ("release", "its task was stopped")]),
+    ],
+)
+def test_a_task_that_is_ended_ends_its_spark_submit_and_for_a_person_the_application(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: Any, expected: list[tuple[str, ...]]
+) -> None:
+    """Whatever the cluster has accepted is found by the next try, or ended with the batch."""
+    program = tmp_path / "spark-submit"
+    program.write_text(f"#!/bin/sh\necho application_1_0007\ntouch {tmp_path}/said\nexec sleep 600\n", "utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
+    monkeypatch.setattr(CompactionSubmitOperator, "_secret_conf", lambda self: {})
+    operator, launched, calls = start(monkeypatch, program, state)
+    monkeypatch.setattr(
+        tasks, "record_launch", lambda metastore, batch, application: calls.append(("record_launch", application))
+    )
+    monkeypatch.setattr(tasks, "give_back", lambda *_: pytest.fail("it gives the batch back"))
+
+    def end() -> None:
+        until("the application is reported", lambda: operator._submission and operator._submission.application)
+        operator.on_kill()
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    with pytest.raises(SubmissionStopped, match="this try ends"):
+        operator._launch({"ti": None})
+    ending.join()
+    assert calls == expected
+    assert launched == []
+
+
 def test_a_time_out_ends_the_driver(monkeypatch: pytest.MonkeyPatch, driver: Path) -> None:
     operator, _, calls = start(monkeypatch, driver, "running")
 
@@ -471,7 +486,6 @@ def test_a_driver_has_a_session_of_its_own_and_its_output_is_in_the_task_s_log(
 def test_a_driver_that_fails_gives_the_batch_back_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, driver: Path
 ) -> None:
-    from compactor.airflow import tasks
     from compactor.base.errors import LaunchFailed
     from compactor.batches.control import BatchStatus
     from compactor.launch.batch_watch import BatchProgress
@@ -487,7 +501,6 @@ def test_a_driver_that_fails_gives_the_batch_back_with_its_reason(
 
 def test_a_late_task_launches_nothing_and_frees_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker without a batch has compacted its entry meanwhile."""
-    from compactor.airflow import tasks
     from compactor.batches.control import BatchStatus
     from compactor.launch.batch_watch import BatchProgress
 
