@@ -19,7 +19,11 @@ def provider_info() -> dict[str, Any]:
         "description": "Compacts Hive ACID tables: Airflow schedules, Spark rewrites, the metastore remembers.",
         "versions": [__version__],
         "integrations": [{"integration-name": "Hive Compactor", "tags": ["software"]}],
-        "operators": [_list_modules("compactor.airflow.operators"), _list_modules("compactor.airflow.compact_table")],
+        "operators": [
+            _list_modules("compactor.airflow.operators"),
+            _list_modules("compactor.airflow.compact_table"),
+            _list_modules("compactor.airflow.mirror_table"),
+        ],
         "sensors": [_list_modules("compactor.airflow.sensors")],
         "hooks": [_list_modules("compactor.airflow.hooks")],
         "task-decorators": [{"name": "compact", "class-name": "compactor.airflow.compact_table.compact_task"}],

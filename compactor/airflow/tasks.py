@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Variable
@@ -23,6 +23,7 @@ from compactor.airflow import waiting_batches
 from compactor.airflow.configuration import only_pools, text
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
+from compactor.airflow.task_ends import fail_without_retry
 from compactor.base.errors import BadSetting, CompactorError, LaunchFailed, NotFound, Refused
 from compactor.base.redaction import redact_plain
 from compactor.compaction.pool_policy import DEFAULT
@@ -182,6 +183,19 @@ def keep_house_once(metastore: str) -> dict[str, object]:
         figures = keep_house(site).to_json()
     log.info("housekeeper: %s", figures)
     return figures
+
+
+def run_mirrors_once(metastore: str, tables: Sequence[str]) -> list[dict[str, Any]]:
+    """Runs one pass over each mirror, or over those of ``tables``; errors of passes are values.
+
+    Raises:
+        AirflowFailException: a table has no mirror, or the configuration is wrong.
+        DatabaseUnavailable: the metastore or our state cannot be reached.
+    """
+    from compactor.mirror.mirrored_tables import run_mirrors
+
+    with CompactorHook(metastore).get_conn() as site, fail_without_retry():
+        return [outcome.to_json() for outcome in run_mirrors(site, tables)]
 
 
 def list_tables(metastore: str, names: Iterable[str]) -> list[str]:

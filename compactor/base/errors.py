@@ -118,6 +118,10 @@ class MirrorStopped(Refused):
     """A mirror cannot continue until a person decides; its table in the Iceberg catalog is as it was."""
 
 
+class MirrorOvertaken(MirrorStopped):
+    """Another pass committed to the same mirror first; the next one continues from there."""
+
+
 class LostClaim(CompactorError):
     """The queue entry or its transaction now belongs to another process.
 

@@ -71,7 +71,7 @@ def run(context: CliContext, tables: tuple[str, ...]) -> None:
             if not context.json:
                 say(_describe(outcome), err=outcome.error is not None)
     if context.json:
-        print_json([_to_json(outcome) for outcome in outcomes])
+        print_json([outcome.to_json() for outcome in outcomes])
     elif not outcomes:
         say("no table is mirrored; `compactor mirror add` adds one")
     if any(outcome.error is not None for outcome in outcomes):
@@ -89,15 +89,6 @@ def _describe(outcome: PassOutcome) -> str:
         f"{name}: commit {result.snapshot}: {result.rows} rows in {result.data_files} data files, {result.deleted} rows "
         f"deleted, {result.removed_files} files removed, {size(result.bytes)} written{cut}"
     )
-
-
-def _to_json(outcome: PassOutcome) -> dict[str, object]:
-    result = outcome.result
-    return {
-        "table": outcome.mirror.name,
-        "error": None if outcome.error is None else str(outcome.error),
-        **({} if result is None else {name: getattr(result, name) for name in result.__dataclass_fields__}),
-    }
 
 
 @mirror.command("show")

@@ -27,7 +27,7 @@ from compactor.base.errors import (
     CatalogUnavailable,
     CommitUnknown,
     CompactorError,
-    MirrorStopped,
+    MirrorOvertaken,
     NotFound,
     Refused,
 )
@@ -77,7 +77,7 @@ def catalog_errors(what: str) -> Iterator[None]:
     """Turns errors of PyIceberg and of a catalog's client into errors of our tree.
 
     Raises:
-        MirrorStopped: somebody else has committed.
+        MirrorOvertaken: somebody else has committed.
         CommitUnknown: the answer to a commit was lost.
         NotFound, Refused: the table or namespace does not exist, or exists already.
         CatalogUnavailable: the catalog cannot be reached, or refuses the request.
@@ -87,7 +87,7 @@ def catalog_errors(what: str) -> Iterator[None]:
     except CompactorError:
         raise
     except CommitFailedException as error:
-        raise MirrorStopped(
+        raise MirrorOvertaken(
             f"{what}: another program committed to the mirror's table at the same time: {error}"
         ) from error
     except CommitStateUnknownException as error:

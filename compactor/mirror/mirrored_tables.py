@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
-from compactor.base.errors import CompactorError, NotFound, Refused, failing_alone
+from compactor.base.errors import CompactorError, MirrorOvertaken, NotFound, NotSupported, Refused, failing_alone
 from compactor.metastore.catalog.values import Table
 from compactor.mirror.catalogs import catalog_errors, open_catalog
 from compactor.mirror.data_files import MICROSECONDS, REFUSE
@@ -233,6 +234,19 @@ class PassOutcome:
     mirror: Mirror
     result: PassResult | None = None
     error: CompactorError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the outcome as plain values; ``needs_person`` tells that no later pass can go on by itself."""
+        result = asdict(self.result or PassResult(snapshot=None))
+        return {
+            "table": self.mirror.name,
+            "catalog": self.mirror.catalog,
+            "mirror": self.mirror.identifier,
+            "error": None if self.error is None else str(self.error),
+            "needs_person": isinstance(self.error, Refused | NotSupported)
+            and not isinstance(self.error, MirrorOvertaken),
+            **result,
+        }
 
 
 def run_mirrors(site: Site, names: Sequence[str] = ()) -> Iterator[PassOutcome]:

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from sqlalchemy import select
 
 from compactor.base import steps
-from compactor.base.errors import MirrorStopped, NotFound, NotSupported, Refused
+from compactor.base.errors import MirrorOvertaken, MirrorStopped, NotFound, NotSupported, Refused
 from compactor.base.steps import AnyStep, MirrorStep
 from compactor.initiator.initiator import initiate
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXNS
@@ -162,7 +162,7 @@ def test_of_two_mirrors_at_once_one_commits_and_the_other_stops(
             others.append(mirrored.run())
 
     monkeypatch.setattr(steps, "watchers", [interfere])
-    with pytest.raises(MirrorStopped, match="another program committed to the mirror's table at the same time"):
+    with pytest.raises(MirrorOvertaken, match="another program committed to the mirror's table at the same time"):
         mirrored.run()
     assert mirrored.shown() == mirrored.expected()
     mirrored.table.append(numbered(range(8, 9)))

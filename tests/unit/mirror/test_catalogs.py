@@ -19,7 +19,7 @@ from compactor.base.errors import (
     CatalogUnavailable,
     CommitUnknown,
     CompactorError,
-    MirrorStopped,
+    MirrorOvertaken,
     NotFound,
     Refused,
 )
@@ -88,7 +88,7 @@ def test_a_catalog_that_is_not_there_is_unavailable(deployment: Site) -> None:
 @pytest.mark.parametrize(
     ("error", "ours"),
     [
-        (CommitFailedException("x"), MirrorStopped),
+        (CommitFailedException("x"), MirrorOvertaken),
         (CommitStateUnknownException("x"), CommitUnknown),
         (NoSuchTableError("x"), NotFound),
         (TableAlreadyExistsError("x"), Refused),
