@@ -26,7 +26,7 @@ _ALIKE = 2.0  #: runs within this factor of the nearest one's size are comparabl
 _MIXED = "MIXED"  #: the type of entries of several types that went together
 _ROUNDS = 8  #: of reweighting the errors
 _CLOSE = 0.05  #: a relative error that counts as none
-_OUTER = (0.1, 0.9)  #: quantiles of earlier runs; the next one is expected between them
+_OUTER = 0.9  #: quantile of earlier runs; the next one is expected between it and its opposite
 _LEAST_S = 0.001
 
 _Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -128,7 +128,9 @@ class _Model:
 
     @classmethod
     def fit(cls, like: Sequence[PastRun]) -> _Model:
-        low, high = np.quantile(_held_out_ratios(like), _OUTER)
+        ratios = _held_out_ratios(like)
+        outer = min(1.0, _OUTER * (len(ratios) + 1) / len(ratios))  # few ratios say little of the next one
+        low, high = np.quantile(ratios, (1 - outer, outer))
         measured = [(past.work.parts, past.core_seconds) for past in like if past.core_seconds is not None]
         return cls(
             like=like,
