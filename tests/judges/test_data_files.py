@@ -31,7 +31,8 @@ from pyorc import TypeDescription, TypeKind
 from compactor.base.errors import NotSupported
 from compactor.mirror.data_files import DetachedFile
 from compactor.mirror.manifest_entries import data_file_entry
-from tests.judges import Predicate, Row
+from tests.judges import Predicate, Row, trino_476
+from tests.judges import shown as shown_rows
 from tests.judges.examples import WRITERS, Column, File, columns, files, predicates, writers_of
 from tests.judges.iceberg_java import iceberg_1_12, leaf_form, rows_of_arrow, time_form
 from tests.judges.values import children, date_days, parse_schema, time_nanos
@@ -89,6 +90,7 @@ def test_readers_of_iceberg_show_what_was_written(
     shown = iceberg_1_12(zone).rows_of_file(detached.path, small.schema.model_dump_json())
     # ORC Java takes a batch of zeros of both signs for one repeated value
     assert list(map(_without_signs, shown)) == list(map(_without_signs, expected))
+    assert shown_rows(trino_476().rows(Path(detached.path))) == shown_rows(map(_cut, file.rows))
     for predicate in filters:
         _must_lose_nothing(small, detached, [_cut(row) for row in rows], predicate, row_type)
 
