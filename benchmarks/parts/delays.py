@@ -16,14 +16,9 @@ from compactor.rewrite.run.execute import TaskInput, TaskResult
 from compactor.rewrite.run.failure import Failure
 from compactor.rewrite.run.runner import ProcessRunner, attempt_parcels
 from compactor.storage.local import LocalStorage
+from tests.support.counted_storage import CALLS
 
 _SOCKET = ".s.PGSQL.5432"
-#: Those methods of ``Storage`` that ask a store. Bytes of a file that is open are not delayed.
-CALLS = (
-    *("listing", "tree", "anchor", "children", "exists", "descriptor", "owner", "length", "read", "read_range"),
-    *("upload", "write", "make_directories", "make_private", "make_inside", "adopt", "sync", "sync_names", "rename"),
-    *("remove", "identity", "identities", "may_write", "free_bytes"),
-)
 
 
 class SlowRunner(ProcessRunner):

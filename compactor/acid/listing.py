@@ -46,13 +46,21 @@ class Listing:
     ``files`` are all files at any depth; ``directories`` the top-level directories, including empty ones;
     ``data_formats`` gives the ``dataFormat`` of each ``_metadata_acid`` by its directory's name (``compacted`` by Hive 3's
     major compaction, ``truncated``/``dropped`` by Hive 4). Names that readers skip may be present; they are ignored.
-    ``claims`` are the names of the claims in the directory itself (PROTOCOL 11.13).
+    ``claims`` are the names of the claims in the directory itself (PROTOCOL 11.13); ``skipped`` are all names in it that
+    readers skip, such as claims and staging directories.
     """
 
     files: tuple[FileStatus, ...] = ()
     directories: tuple[str, ...] = ()
     data_formats: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     claims: tuple[str, ...] = field(default=(), compare=False)  #: one may appear between two listings of the same files
+    skipped: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of everything in the directory itself, sorted."""
+        files = (file.path for file in self.files if "/" not in file.path)
+        return tuple(sorted((*files, *self.directories, *self.skipped)))
 
     @property
     def lengths(self) -> dict[str, int]:

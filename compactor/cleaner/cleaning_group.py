@@ -91,9 +91,7 @@ class CleaningGroup(EntryGroup):
         self._gate.read_write_ids(tables.values())
         viewed = self.advance(partial(self._view, allocated), listed)
         removed = self._remove(self.advance(self._select_names, viewed, self._threads))
-        self._end_all(
-            self.advance(self._clean_or_wait, self.advance(self._check, self._sweep_all(removed), self._threads))
-        )
+        self._end_all(self.advance(self._clean_or_wait, self._sweep_all(removed)))
 
     def _end_failed(self, member: Chosen, error: CompactorError) -> None:
         self._pass_log.fail(member.entry, error)
@@ -101,12 +99,12 @@ class CleaningGroup(EntryGroup):
     # one entry: what storage does
 
     def _list(self, member: Chosen) -> Listed:
-        if (name := leftovers.not_for_hive_3(self._site, member.target)) is not None:
+        listing = self._site.storage.listing(member.target.location)
+        if (name := leftovers.not_for_hive_3(self._site, listing)) is not None:
             raise BadName(
                 f"{member.target.location}: {name} contains a transaction, which Hive 3.1 cannot read; nothing is removed "
                 "from that directory; find out who wrote it and move it away"
             )
-        listing = self._site.storage.listing(member.target.location)
         claims_of(self._site).must_be_free(member.target.table, member.target.location, listing)
         return member.listed(listing)
 
@@ -140,10 +138,9 @@ class CleaningGroup(EntryGroup):
         reach(Step.REMOVED)
         return member.swept(swept, scan.unremoved(member.target, swept))
 
-    def _check(self, member: Swept) -> Checked:
+    def _check(self, scan: leftovers.LeftoverScan, member: Swept) -> Checked:
         view = member.view
-        listing = self._site.storage.listing(member.target.location)
-        return member.checked(acid_directory(listing, view.write_ids, view.txns))
+        return member.checked(acid_directory(scan.listing(member.target), view.write_ids, view.txns))
 
     # one entry: what is decided
 
@@ -221,8 +218,7 @@ class CleaningGroup(EntryGroup):
             lambda member: _first(unsynced, paths[member.entry.id]),
             [member for member in there if member.entry.id in paths],
         )
-        every = [path for member in durable for path in paths[member.entry.id]]
-        stays = remove_all(self._site.storage, every, self._threads)
+        stays = remove_all(self._site.storage, [paths[member.entry.id] for member in durable], self._threads)
         cleared = self.fail_each(lambda member: _first(stays, paths[member.entry.id]), durable)
         return [_removed(member) for member in cleared]
 
@@ -262,9 +258,12 @@ class CleaningGroup(EntryGroup):
         for member in self.remaining(lost):
             self.fail(member, no_longer_ready(member.entry))
 
-    def _sweep_all(self, removed: Sequence[Removed]) -> list[Swept]:
-        scan = leftovers.LeftoverScan(self._site, [member.target for member in removed], threads=self._threads)
-        return self.advance(partial(self._sweep, scan), removed, self._threads)
+    def _sweep_all(self, removed: Sequence[Removed]) -> list[Checked]:
+        """Removes the leftovers of unfinished work, and shows what is there now."""
+        targets = [member.target for member in removed]
+        scan = leftovers.LeftoverScan(self._site, targets, threads=self._threads, keeps_listings=True)
+        swept = self.advance(partial(self._sweep, scan), removed, self._threads)
+        return self.advance(partial(self._check, scan), swept, self._threads)
 
     def _end_all(self, checked: Sequence[Checked]) -> None:
         """Moves the entries to the history, and forgets aborted writes of which nothing remains."""

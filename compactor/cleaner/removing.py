@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from compactor.base.errors import CompactorError, failing_alone
 from compactor.base.ids import TxnId
@@ -46,21 +46,26 @@ def remove_directories(
         if must_still_be_removable is not None:
             must_still_be_removable()
         hidden = removal.hide(site.storage, target.location, names, TxnId(0), expected)
-        for error in remove_all(site.storage, [f"{target.location}/{name}" for name in hidden], threads).values():
+        for error in remove_all(site.storage, [[f"{target.location}/{name}" for name in hidden]], threads).values():
             raise error
 
 
-def remove_all(storage: Storage, paths: Sequence[str], threads: SideBySide) -> dict[str, CompactorError]:
-    """Removes hidden directories durably. Returns the error of each directory that cannot be removed."""
+def remove_all(storage: Storage, locations: Sequence[Sequence[str]], threads: SideBySide) -> dict[str, CompactorError]:
+    """Removes hidden directories durably. Returns the error of each directory that cannot be removed.
 
-    def remove(path: str) -> CompactorError | None:
+    Args:
+        locations: the paths to remove in each location.
+    """
+
+    def remove(paths: Sequence[str]) -> Mapping[str, CompactorError]:
         try:
-            with failing_alone(path):
-                storage.remove(path, durable=False)
+            with failing_alone(paths[0]):
+                return storage.remove_all(paths, durable=False)
         except CompactorError as error:
-            return error
-        return None
+            return dict.fromkeys(paths, error)
 
-    errors = dict(zip(paths, threads.map(remove, paths), strict=True))
-    failed = {path: error for path, error in errors.items() if error is not None}
-    return failed | dict(storage.sync_names([path for path in paths if path not in failed]))
+    every = [path for paths in locations for path in paths]
+    size = max(1, -(-len(every) // threads.count))  # so that each thread has something to remove
+    parts = [paths[start : start + size] for paths in locations for start in range(0, len(paths), size)]
+    failed = {path: error for errors in threads.map(remove, parts) for path, error in errors.items()}
+    return failed | dict(storage.sync_names([path for path in every if path not in failed]))

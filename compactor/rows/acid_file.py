@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.acid_metadata import user_metadata
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics, read_tail
-from compactor.orc.format.types import ACID_FIELDS, Types, acid_types
+from compactor.orc.format.types import ACID_FIELDS, acid_types
 from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.look_ahead import look_ahead
 from compactor.orc.io.source import LocalSink, Source
@@ -271,20 +272,15 @@ def check_only_rows(file: AcidFile, keys: Keys) -> Keys:
     return keys
 
 
-def write_empty_acid_file(storage: Storage, path: str, row_type: str, *, version: bytes | None = ACID_VERSION) -> int:
-    """Writes an ACID file without rows to ``path`` and returns its length.
+def empty_acid_file(row_type: str, *, version: bytes | None = ACID_VERSION) -> bytes:
+    """Returns an ACID file without rows.
 
     Args:
         row_type: Hive's type of the table's rows.
     """
     types = acid_types(parse_hive_type(row_type))
     with tempfile.TemporaryDirectory(prefix="compactor-") as scratch:
-        length = _write_empty(f"{scratch}/empty", types, version)
-        storage.upload(f"{scratch}/empty", path)
-        return length
-
-
-def _write_empty(path: str, types: Types, version: bytes | None) -> int:
-    with LocalSink(path) as sink:
-        written = assembler.write_empty(sink, types, user_metadata=user_metadata([], version=version))
-    return written.length
+        path = Path(scratch) / "empty"
+        with LocalSink(path) as sink:
+            assembler.write_empty(sink, types, user_metadata=user_metadata([], version=version))
+        return path.read_bytes()

@@ -204,11 +204,26 @@ class DirectoryClaims:
             Disagreement: another table claimed it meanwhile.
             StorageError: the claim cannot be written.
         """
+        path = self.write(table, location, listing)
+        if path is not None:
+            self.confirm(table, location, self._storage.sync([path]).get(path))
+
+    def write(self, table: Table, location: str, listing: Listing) -> str | None:
+        """Writes the claim of ``table`` on ``location``, not yet durable, unless ``listing`` shows it.
+
+        The caller makes it durable, perhaps together with others, and then calls ``confirm`` before anything is staged.
+
+        Returns:
+            the path of the claim; None if it was listed.
+
+        Raises:
+            StorageError: the claim cannot be written.
+        """
         if self._own is None:
             self._own = self._token.get_or_create()
         own = DirectoryClaim(token=self._own, table_id=table.id)
         if own.name in listing.claims:
-            return
+            return None
         content = {"metastore": self._metastore, "table": str(table), "by": f"Compactor {__version__}"}
         path = f"{location}/{own.name}"
         try:
@@ -216,8 +231,23 @@ class DirectoryClaims:
         except StorageError:
             if not self._storage.exists(path):  # otherwise another worker of this metastore has written it
                 raise
+        return path
+
+    def confirm(self, table: Table, location: str, error: StorageError | None) -> None:
+        """Lists ``location`` again after the claim of ``table`` was written there.
+
+        Args:
+            error: the reason why the claim could not be made durable, if there is one; it is raised.
+
+        Raises:
+            Disagreement: another table claimed it meanwhile. The claim is taken away again.
+            StorageError: the claim is not durable, or the directory cannot be listed.
+        """
+        assert self._own is not None  # the claim was written
+        own = DirectoryClaim(token=self._own, table_id=table.id)
+        path = f"{location}/{own.name}"
         try:
-            for error in self._storage.sync([path]).values():
+            if error is not None:
                 raise error
             listing = self._storage.listing(location)
             self.must_be_free(table, location, listing)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from compactor.acid import txn_states
+from compactor.acid.listing import Listing
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging
 from compactor.base.errors import CompactorError, Disagreement, LockNotGranted, Refused, failing_alone
 from compactor.base.ids import TxnId
@@ -133,6 +134,7 @@ class LeftoverScan:
     Args:
         own: the transaction that was just opened for a compaction, by location.
         threads: threads that list the targets; None lists one after the other.
+        keeps_listings: lists everything below each target, so that ``listing`` need not list most of them again.
     """
 
     def __init__(
@@ -141,9 +143,13 @@ class LeftoverScan:
         targets: Iterable[Target],
         own: Mapping[str, TxnId] | None = None,
         threads: SideBySide | None = None,
+        *,
+        keeps_listings: bool = False,
     ) -> None:
         self._site = site
         self._own = own or {}
+        self._keeps_listings = keeps_listings
+        self._listings: dict[str, Listing] = {}
         self._children: dict[str, tuple[str, ...]] = {}
         self._errors: dict[str, CompactorError] = {}
         scanned = list(targets)
@@ -156,9 +162,21 @@ class LeftoverScan:
     def _list(self, target: Target) -> None:
         try:
             with failing_alone(target.entity):
-                self._children[target.location] = self._site.storage.children(target.location)
+                if self._keeps_listings:
+                    listing = self._listings[target.location] = self._site.storage.listing(target.location)
+                    self._children[target.location] = listing.names
+                else:
+                    self._children[target.location] = self._site.storage.children(target.location)
         except CompactorError as error:
             self._errors[target.location] = error
+
+    def listing(self, target: Target) -> Listing:
+        """Returns the listing of a target without the leftovers that ``clear`` took away.
+
+        Lists it again only if something was taken away.
+        """
+        kept = self._listings.get(target.location)
+        return self._site.storage.listing(target.location) if kept is None else kept
 
     def unremoved(self, target: Target, swept: Collection[str]) -> tuple[str, ...]:
         """Returns the staged and hidden directories that remain after the removal of those in ``swept``."""
@@ -189,6 +207,8 @@ class LeftoverScan:
             must_lie_in_no_other(self._site, target, place)
         if has_uploads:
             removal.abort_uploads(self._site.storage, place, self._has_ended)
+        if doomed or is_littered:
+            self._listings.pop(place, None)
         if doomed:
             _hide(self._site, target, doomed)
         if not is_littered:
@@ -213,11 +233,11 @@ class LeftoverScan:
         return self._site.metastore.transactions.state(txn) != txn_states.OPEN
 
 
-def not_for_hive_3(site: Site, target: Target) -> str | None:
-    """Returns a directory name on which Hive 3.1 fails, in a metastore of Hive 3.1; None without one."""
+def not_for_hive_3(site: Site, listing: Listing) -> str | None:
+    """Returns a listed name on which Hive 3.1 fails, in a metastore of Hive 3.1; None without one."""
     if site.metastore.dialect.layout.has_visibility:
         return None
-    return next(iter(visibility_transactions(site.storage.children(target.location))), None)
+    return next(iter(visibility_transactions(listing.names)), None)
 
 
 def refuse_beside_unfinished(site: Site, target: Target, view: View) -> None:
@@ -230,7 +250,7 @@ def refuse_beside_unfinished(site: Site, target: Target, view: View) -> None:
         LockNotGranted: its transaction is still open; the next pass tries again.
         Refused: its transaction was never opened in this metastore, or names there may not contain one.
     """
-    if (name := not_for_hive_3(site, target)) is not None:
+    if (name := not_for_hive_3(site, view.listing)) is not None:
         raise Refused(
             f"{target.entity}: {name} contains a transaction, and Hive 3.1 fails on such a name; find out who wrote it and "
             "move it away"

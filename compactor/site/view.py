@@ -50,8 +50,14 @@ class Look:
             number: lists[name].for_compactor() for number, name in names.items()
         }
 
-    def view(self, target: Target, own: TxnId | None, *, up_to: WriteId | None = None) -> View:
-        """Returns the view of one target; see ``compactor_view``."""
+    def view(
+        self, target: Target, own: TxnId | None, *, up_to: WriteId | None = None, listing: Listing | None = None
+    ) -> View:
+        """Returns the view of one target; see ``compactor_view``.
+
+        Args:
+            listing: a listing from after this look, if there is one.
+        """
         table, txns = target.table, self._txns
         write_ids = self._write_ids.get(table.id)
         if write_ids is None:
@@ -59,7 +65,8 @@ class Look:
         if up_to is not None and up_to < write_ids.high_watermark:
             aborted = frozenset(w for w in write_ids.aborted if w <= up_to)
             write_ids = replace(write_ids, high_watermark=up_to, aborted=aborted)
-        listing = self.site.storage.listing(target.location)
+        if listing is None:
+            listing = self.site.storage.listing(target.location)
         exempt = frozenset() if own is None else frozenset({own})
         directory = acid_directory(listing, write_ids, txns, exempt=exempt)
         return View(txns=txns, write_ids=write_ids, listing=listing, directory=directory)

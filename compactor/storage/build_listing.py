@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -47,13 +47,14 @@ class ListingLimits:
 def build_listing_from(
     path: str,
     files: Iterable[tuple[str, int]],
-    directories: Iterable[str],
+    directories: Collection[str],
     read: Callable[[str], bytes],
     limits: ListingLimits = ListingLimits(),
 ) -> Listing:
     """Builds the listing of ``path`` from its files (relative, with lengths) and direct subdirectories.
 
-    Leaves out skipped directories with their content, and skipped names except claims. Reads ``_metadata_acid`` files.
+    Leaves out the content of skipped directories; of skipped names only those in ``path`` itself are kept. Reads
+    ``_metadata_acid`` files.
 
     Raises:
         UnsafeDirectory: there are more files or levels than ``limits`` admit.
@@ -63,11 +64,16 @@ def build_listing_from(
     tops = {name for name in directories if not is_skipped(name)}
     formats: dict[str, str] = {}
     claims: list[str] = []
+    skipped = {name for name in directories if is_skipped(name)}
     for relative, length in files:
         parents = relative.split("/")[:-1]
-        if any(is_skipped(part) for part in parents) or (not parents and is_skipped(relative)):
+        top = parents[0] if parents else relative
+        if is_skipped(top):
+            skipped.add(top)
             if not parents and parse_claim(relative) is not None:
                 claims.append(relative)
+            continue
+        if any(is_skipped(part) for part in parents):
             continue
         kept.append(FileStatus(path=relative, length=length))
         limits.check_entries(path, len(kept))
@@ -82,6 +88,7 @@ def build_listing_from(
         directories=tuple(sorted(tops)),
         data_formats=MappingProxyType(formats),
         claims=tuple(sorted(claims)),
+        skipped=tuple(sorted(skipped)),
     )
 
 

@@ -15,13 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import IO, Any
 
 from compactor.acid.listing import Listing
-from compactor.acid.names import is_skipped, parse_claim
+from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
 from compactor.base.errors import BadFile, StorageError, UnsafeDirectory
 from compactor.storage.build_listing import ListedButAbsent, ListingLimits, build_listing_from, consistent_listing
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities, Deferring, TakenRange, TakingOver
 from compactor.storage.hdfs_client import HdfsClient, RemoteError, hdfs_errors, split_location
-from compactor.storage.protocol import StoredFile
+from compactor.storage.protocol import NO_FILES, StoredFile
 from compactor.storage.store_options import StoreOptions
 
 log = logging.getLogger(__name__)
@@ -55,10 +55,11 @@ class HdfsStorage:
             for status in self._top(path):
                 name = str(status["pathSuffix"])
                 if is_skipped(name):
-                    if parse_claim(name) is not None:
+                    if status["type"] == "DIRECTORY":
+                        directories.append(name)
+                    else:
                         files.append((name, 0))
-                    continue
-                if status["type"] == "DIRECTORY":
+                elif status["type"] == "DIRECTORY":
                     directories.append(name)
                     for file in self._walk(path, name, 1):
                         files.append(file)
@@ -220,12 +221,25 @@ class HdfsStorage:
     def make_inside(self, path: str) -> None:
         self.make_private(path)
 
-    def adopt(self, path: str, *, like: str) -> None:
+    def adopt(self, path: str, files: Mapping[str, str | bytes] = NO_FILES, *, like: str) -> Mapping[str, int]:
+        with hdfs_errors("create", path):
+            for folder in dict.fromkeys(name.rpartition("/")[0] for name in files):
+                if folder and self._status(f"{path}/{folder}") is None:
+                    self._must("MKDIRS", "PUT", f"{path}/{folder}", permission="700")
+        for name, source in files.items():
+            if isinstance(source, bytes):
+                self.write(f"{path}/{name}", source)
+            else:
+                self.rename(source, f"{path}/{name}")
+        lengths: dict[str, int] = {}
         with hdfs_errors("change the owner of", path):
             permissions = _Permissions.read_from(self, like)
             permissions.apply_to(path, self._json("GETFILESTATUS", path)["FileStatus"])
             for child, status in self._tree(path):
                 permissions.apply_to(child, status)
+                if status["type"] != "DIRECTORY":
+                    lengths[child.removeprefix(f"{path}/")] = int(status["length"])
+        return lengths
 
     def _tree(self, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for status in self._list_if_there(path):
@@ -256,13 +270,18 @@ class HdfsStorage:
             if answer.content.strip() and answer.json().get("boolean") is False:
                 raise StorageError(f"cannot rename to {target}: HDFS refused to move {source} and does not say why")
 
+    def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+        for old, new in names.items():
+            self.rename(f"{path}/{old}", f"{path}/{new}")
+            yield old
+
     def remove(self, path: str, *, durable: bool = True) -> None:
         with hdfs_errors("remove", path):
             self._json("DELETE", path, method="DELETE", recursive="true")  # answers false if it did not exist
             if self._status(path) is not None:
                 raise StorageError(f"cannot remove {path}: it is still there after its removal")
 
-    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+    def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
         failed: dict[str, StorageError] = {}
         for path in paths:
             try:

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import groupby
 
 from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
@@ -31,7 +32,7 @@ from compactor.storage.no_links import (
     reading,
     regular,
 )
-from compactor.storage.protocol import StoredFile
+from compactor.storage.protocol import NO_FILES, StoredFile
 from compactor.storage.store_options import StoreOptions
 
 SHARED_BYTES = 1 << 20  #: a smaller range is not worth a call and up to a block of padding
@@ -187,13 +188,14 @@ class LocalStorage:
             must_be_private(above, os.path.dirname(path))
             os.mkdir(name, 0o700, dir_fd=above)  # nobody else can enter, so nobody can replace it
 
-    def adopt(self, path: str, *, like: str) -> None:
+    def adopt(self, path: str, files: Mapping[str, str | bytes] = NO_FILES, *, like: str) -> Mapping[str, int]:
         with _errors("change the owner of", path), parent(path) as (above, name):
             must_be_private(above, os.path.dirname(path))
             permissions = LocalPermissions.read_from(like)
             descriptor = below(above, name, LISTED)
             try:
-                permissions.apply_below(descriptor, path)
+                _add_files(descriptor, path, files)
+                return permissions.apply_below(descriptor, path)
             finally:
                 os.close(descriptor)
 
@@ -217,12 +219,20 @@ class LocalStorage:
             parent(source) as (source_directory, old),
             parent(target, synced=durable) as (target_directory, new),
         ):
-            try:
-                exclusive_rename.rename(old, source_directory, new, target_directory)
-            except FileExistsError:
-                raise StorageError(f"{target}: is there already; {source} is not moved over or into it") from None
+            _rename(old, source_directory, new, target_directory, target=target)
             if durable:
                 os.fsync(target_directory)
+
+    def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+        with parent(f"{path}/.") as (here, _):
+            for old, new in names.items():
+                target = f"{path}/{new}"
+                if "/" in old:
+                    self.rename(f"{path}/{old}", target, durable=False)
+                else:
+                    with _errors("rename to", target):
+                        _rename(old, here, new, here, target=target)
+                yield old
 
     def remove(self, path: str, *, durable: bool = True) -> None:
         with _errors("remove", path):
@@ -234,14 +244,31 @@ class LocalStorage:
             except FileNotFoundError:
                 return  # the directory that held it is gone too
 
-    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+    def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
         failed: dict[str, StorageError] = {}
-        for path in paths:
+        for above, of_directory in groupby(paths, os.path.dirname):
+            inside = list(of_directory)
             try:
-                self.remove(path, durable=False)
+                with _errors("remove from", above):
+                    failed |= self._remove_in(above, inside)
             except StorageError as error:
-                failed[path] = error
-        return failed | dict(self.sync_names([path for path in paths if path not in failed]))
+                failed |= dict.fromkeys(inside, error)
+        removed = [path for path in paths if path not in failed] if durable else []
+        return failed | dict(self.sync_names(removed))
+
+    def _remove_in(self, above: str, paths: Sequence[str]) -> dict[str, StorageError]:
+        failed: dict[str, StorageError] = {}
+        try:
+            with parent(f"{above}/.") as (here, _):
+                for path in paths:
+                    try:
+                        with _errors("remove", path):
+                            local_listing.remove(here, path.rpartition("/")[2], path, self.limits)
+                    except StorageError as error:
+                        failed[path] = error
+        except FileNotFoundError:
+            pass  # the directory that held them is gone too
+        return failed
 
     def identity(self, path: str) -> str | None:
         with _errors("look at", path):
@@ -303,6 +330,14 @@ def _status(path: str) -> os.stat_result:
         return os.stat(name or ".", dir_fd=above, follow_symlinks=False)
 
 
+def _rename(old: str, source_directory: int, new: str, target_directory: int, *, target: str) -> None:
+    """Renames an entry of an open directory to the path ``target`` in another one; refuses an existing target."""
+    try:
+        exclusive_rename.rename(old, source_directory, new, target_directory)
+    except FileExistsError:
+        raise StorageError(f"{target}: is there already; {old} is not moved over or into it") from None
+
+
 @contextlib.contextmanager
 def _make_directory(above: int, name: str, place: str) -> Iterator[int]:
     """Creates a directory in an open one for this user alone, and keeps it open until the block ends."""
@@ -313,6 +348,25 @@ def _make_directory(above: int, name: str, place: str) -> Iterator[int]:
         yield created
     finally:
         os.close(created)
+
+
+def _add_files(directory: int, place: str, files: Mapping[str, str | bytes]) -> None:
+    """Moves or writes ``files`` into the open directory ``place``; see ``Storage.adopt``."""
+    for folder, of_folder in groupby(files.items(), lambda file: os.path.dirname(file[0])):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder or ".", 0o700, dir_fd=directory)
+        inside = below(directory, folder or ".", LISTED)
+        try:
+            for relative, source in of_folder:
+                name, target = os.path.basename(relative), f"{place}/{relative}"
+                if isinstance(source, bytes):
+                    with _errors("write", target), open(below(inside, name, NEW, 0o666), "wb") as file:
+                        file.write(source)
+                else:
+                    with _errors("rename to", target), parent(source) as (from_directory, old):
+                        _rename(old, from_directory, name, inside, target=target)
+        finally:
+            os.close(inside)
 
 
 def _identity_in(directory: int, name: str) -> str | None:

@@ -5,7 +5,6 @@ Follows no link; refuses special files (PROTOCOL 11.13).
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -46,6 +45,7 @@ def list_once(root: str, limits: ListingLimits) -> Listing:
         directories=tuple(sorted(names)),
         data_formats=MappingProxyType(walk.formats),
         claims=tuple(sorted(walk.claims)),
+        skipped=tuple(sorted(walk.skipped)),
     )
 
 
@@ -63,6 +63,7 @@ class _Walk:
     files: list[FileStatus] = field(default_factory=list)
     formats: dict[str, str] = field(default_factory=dict)
     claims: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     seen: int = 0
 
     def top(self, descriptor: int) -> list[str]:
@@ -73,6 +74,8 @@ class _Walk:
             if is_skipped(name):
                 if parse_claim(name) is not None:
                     self.claims.append(name)
+                if name.isascii() or _is_text(name):
+                    self.skipped.append(name)
                 continue
             if not name.isascii():
                 _must_be_text(f"{self.root}/{name}")
@@ -193,13 +196,16 @@ def remove(above: int, name: str, place: str, limits: ListingLimits, depth: int 
         UnsafeDirectory: an entry is too deep.
         OSError: something cannot be removed.
     """
-    limits.check_depth(place, depth)
+    if depth > limits.depth:
+        limits.check_depth(place, depth)
     try:
-        if not stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
-            os.unlink(name, dir_fd=above)
-            return
         descriptor = below(above, name, LISTED)
     except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        _unlink(name, above)
         return
     try:
         with os.scandir(descriptor) as entries_on_disk:
@@ -208,12 +214,20 @@ def remove(above: int, name: str, place: str, limits: ListingLimits, depth: int 
             if entry.is_dir(follow_symlinks=False):
                 remove(descriptor, entry.name, f"{place}/{entry.name}", limits, depth + 1)
             else:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(entry.name, dir_fd=descriptor)
+                _unlink(entry.name, descriptor)
     finally:
         os.close(descriptor)
-    with contextlib.suppress(FileNotFoundError):
+    try:
         os.rmdir(name, dir_fd=above)
+    except FileNotFoundError:
+        return
+
+
+def _unlink(name: str, directory: int) -> None:
+    try:
+        os.unlink(name, dir_fd=directory)
+    except FileNotFoundError:
+        return
 
 
 def _cannot_list(path: str, error: OSError) -> StorageError:

@@ -39,12 +39,16 @@ class LocalPermissions:
             acl = _acl(descriptor)
         return cls(path=path, user=seen.st_uid, group=seen.st_gid, mode=stat.S_IMODE(seen.st_mode), acl=acl)
 
-    def apply_below(self, descriptor: int, place: str) -> None:
+    def apply_below(self, descriptor: int, place: str) -> dict[str, int]:
         """Gives the permissions to everything below the open directory ``place``.
+
+        Returns:
+            the length of each file, by its path relative to ``place``.
 
         Raises:
             UnsafeDirectory: there is an entry that no attempt writes: a link, or a file with a second name elsewhere.
         """
+        lengths: dict[str, int] = {}
         with os.scandir(descriptor) as entries_on_disk:
             entries = list(entries_on_disk)
         for entry in entries:
@@ -56,15 +60,22 @@ class LocalPermissions:
             opened = below(descriptor, entry.name, LISTED if is_directory else os.O_RDONLY)
             try:
                 if is_directory:
-                    self.apply_below(opened, path)
-                self.apply_to(opened, path)
+                    inside = self.apply_below(opened, path)
+                    lengths |= {f"{entry.name}/{name}": length for name, length in inside.items()}
+                    self.apply_to(opened, path)
+                else:
+                    lengths[entry.name] = self.apply_to(opened, path)
             finally:
                 os.close(opened)
+        return lengths
 
-    def apply_to(self, descriptor: int, path: str) -> None:
+    def apply_to(self, descriptor: int, path: str) -> int:
         """Sets owner and group of an open file or directory where permitted, its mode and its ACLs.
 
         A file gets no execute bits. Values that are already right are not set again. ``path`` is for messages.
+
+        Returns:
+            the length of the file.
 
         Raises:
             UnsafeDirectory: it is neither a directory nor a regular file with exactly one name.
@@ -83,6 +94,7 @@ class LocalPermissions:
             if is_directory or attribute == _ACCESS:
                 with suppress(OSError):  # a store that has ACLs but lets nobody set them
                     os.setxattr(descriptor, attribute, value)
+        return have.st_size
 
     def _set_owner(self, descriptor: int, path: str) -> None:
         try:

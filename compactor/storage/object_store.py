@@ -23,7 +23,7 @@ from compactor.base.errors import AccessDenied, BadFile, CompactorError, NotSupp
 from compactor.base.redaction import redact
 from compactor.storage.build_listing import ListingLimits, build_listing_from, build_tree_from
 from compactor.storage.capabilities import Capabilities, Deferring, KnownBytes, TakenRange, TakingOver, pieces
-from compactor.storage.protocol import StoredFile
+from compactor.storage.protocol import NO_FILES, StoredFile
 from compactor.storage.store_options import SCHEMES, StoreOptions
 
 log = logging.getLogger(__name__)
@@ -222,8 +222,18 @@ class ObjectStorage:
     def make_inside(self, path: str) -> None:
         """Does nothing: there are no directories."""
 
-    def adopt(self, path: str, *, like: str) -> None:
-        """Does nothing: permissions are those of the bucket."""
+    def adopt(self, path: str, files: Mapping[str, str | bytes] = NO_FILES, *, like: str) -> Mapping[str, int]:
+        """Adds ``files``; permissions are those of the bucket."""
+        lengths: dict[str, int] = {}
+        for name, source in files.items():
+            target = f"{path}/{name}"
+            if isinstance(source, bytes):
+                self.write(target, source)
+                lengths[name] = len(source)
+            else:
+                self.rename(source, target)
+                lengths[name] = self.length(target)
+        return lengths
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         """Does nothing: an acknowledged object is durable."""
@@ -248,6 +258,11 @@ class ObjectStorage:
             self._take_back(target)
             raise
         self.remove(source)
+
+    def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+        for old, new in names.items():
+            self.rename(f"{path}/{old}", f"{path}/{new}")
+            yield old
 
     def _pairs(self, source: str, target: str) -> list[tuple[str, str, int]]:
         with errors("list", source):
@@ -288,7 +303,7 @@ class ObjectStorage:
         # in the reverse order of naming: side files must not stay in a directory alone
         return side_files_and_data(below, str)
 
-    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+    def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
         """See ``Storage.remove_all``. Removes the keys of all paths in bulk."""
         if not paths:
             return {}

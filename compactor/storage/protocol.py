@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from compactor.base.errors import StorageError
     from compactor.storage.capabilities import Capabilities, Deferring, TakenRange, TakingOver
     from compactor.storage.store_options import StoreOptions
+
+
+NO_FILES: Mapping[str, str | bytes] = MappingProxyType({})
 
 
 class Storage(Protocol):
@@ -147,10 +151,17 @@ class Storage(Protocol):
             UnsafeDirectory: somebody has replaced the directory of ``make_private``.
         """
 
-    def adopt(self, path: str, *, like: str) -> None:
-        """Gives everything below ``path`` the owner, group, mode and ACL of ``like``.
+    def adopt(self, path: str, files: Mapping[str, str | bytes] = NO_FILES, *, like: str) -> Mapping[str, int]:
+        """Adds ``files`` to ``path``, then gives everything below it the owner, group, mode and ACL of ``like``.
 
         ``path`` is a directory inside one of ``make_private``.
+
+        Args:
+            files: the path of the file that moves there, or the new file's content, by its path relative to ``path``. At
+                most one directory is above a file; it is created if it does not exist.
+
+        Returns:
+            The length of each file below ``path``, by its relative path; on an object store only of ``files``.
         """
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
@@ -178,14 +189,24 @@ class Storage(Protocol):
             durable: false if ``sync`` or ``sync_names`` follows.
         """
 
+    def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+        """Renames entries of the directory ``path``, each old name in ``names`` to its new one, not durably.
+
+        Yields each old name once it is renamed, in order. Refuses an existing target as ``rename`` does; after an error, the
+        names before it stay renamed. Old names may be relative paths.
+        """
+
     def remove(self, path: str, *, durable: bool = True) -> None:
         """Removes a file or directory with its content; does nothing if it does not exist.
 
         Without ``durable`` it may reappear after a crash of the machine.
         """
 
-    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """Removes files or directories of one directory durably, with as few requests as possible.
+    def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
+        """Removes files or directories of one directory, with as few requests as possible.
+
+        Args:
+            durable: as for ``remove``.
 
         Returns:
             The paths that were not removed, or not durably, with the errors.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from compactor.base.errors import StorageError
+from compactor.storage.protocol import NO_FILES
 from compactor.storage.store_options import SCHEMES, StoreOptions
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ class Stores:
     def make_inside(self, path: str) -> None:
         self.store_of(path).make_inside(path)
 
-    def adopt(self, path: str, *, like: str) -> None:
-        self.store_of(path).adopt(path, like=like)
+    def adopt(self, path: str, files: Mapping[str, str | bytes] = NO_FILES, *, like: str) -> Mapping[str, int]:
+        return self.store_of(path).adopt(path, files, like=like)
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         failed: dict[str, StorageError] = {}
@@ -153,13 +154,16 @@ class Stores:
             raise StorageError(f"cannot rename {source} to {target}: they are in different stores")
         store.rename(source, target, durable=durable)
 
+    def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+        return self.store_of(path).rename_each(path, names)
+
     def remove(self, path: str, *, durable: bool = True) -> None:
         self.store_of(path).remove(path, durable=durable)
 
-    def remove_all(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+    def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
         failed: dict[str, StorageError] = {}
         for store, of_store in self._group_by_store(paths):
-            failed |= store.remove_all(of_store)
+            failed |= store.remove_all(of_store, durable=durable)
         return failed
 
     def version(self, path: str) -> str | None:

@@ -145,19 +145,23 @@ class CompactionGroup:
         return group.remaining(opened)
 
     def _view(self, locked: Sequence[Opened]) -> list[Viewed]:
-        """Reads the view of each entry after removing leftovers of unfinished work."""
+        """Reads the view of each entry after removing leftovers of unfinished work.
+
+        The snapshot is read before the listing, so that every write that it shows as committed is listed. One listing
+        serves both steps, unless there are leftovers.
+        """
         site, group = self.site, self.group
+        if not locked:
+            return []
         own = {member.target.location: member.txn for member in locked}
         threads = self.options.threads
-        scan = leftovers.LeftoverScan(site, [member.target for member in locked], own, threads)
-        swept = group.each(lambda member: scan.clear(member.target), locked)
-        if not swept:
-            return []
         # Transactions after the group's first one are not compactions of its tables, nor did they write rows it may read.
-        look = Look(site, min(member.txn for member in swept), [member.target.table for member in swept])
+        look = Look(site, min(member.txn for member in locked), [member.target.table for member in locked])
+        scan = leftovers.LeftoverScan(site, [member.target for member in locked], own, threads, keeps_listings=True)
+        swept = group.each(lambda member: scan.clear(member.target), locked)
 
         def view(member: Opened) -> Viewed:
-            scope = scope_of(look, member.target, member.txn, member.entry.type)
+            scope = scope_of(look, member.target, member.txn, member.entry.type, scan.listing(member.target))
             if site.goes_by_write_ids:
                 site.metastore.write_ids.hold(member.txn, scope.view.write_ids)
             leftovers.refuse_beside_unfinished(site, member.target, scope.view)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from compactor.acid.listing import Listing
 from compactor.base.errors import LockNotGranted
 from compactor.base.ids import TxnId
 from compactor.compaction.decision import NothingToDo, check_enough
@@ -18,7 +19,9 @@ from compactor.site.site import Target
 from compactor.site.view import Look, View
 
 
-def delayed_view(look: Look, target: Target, txn: TxnId | None, type: CompactionType) -> View:
+def delayed_view(
+    look: Look, target: Target, txn: TxnId | None, type: CompactionType, listing: Listing | None = None
+) -> View:
     """Returns the view for a compaction without rows that some open transaction does not see.
 
     Raises:
@@ -26,13 +29,13 @@ def delayed_view(look: Look, target: Target, txn: TxnId | None, type: Compaction
     """
     metastore = look.site.metastore
     limit = metastore.write_ids.seen_by_all(target.table.database, target.table.name)
-    view = look.view(target, txn)
+    view = look.view(target, txn, listing=listing)
     check = partial(check_enough, type=type, is_insert_only=target.table.is_insert_only)
     if limit >= view.write_ids.high_watermark or isinstance(check(view.directory), NothingToDo):
         return view
     base = view.directory.base
     if base is None or base.base.write_id <= limit:
-        older = look.view(target, txn, up_to=limit)
+        older = look.view(target, txn, up_to=limit, listing=view.listing)
         if not isinstance(check(older.directory), NothingToDo):
             return older
     raise LockNotGranted(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compactor.acid.listing import Listing
 from compactor.base.errors import LockNotGranted
 from compactor.base.ids import TxnId, WriteId
 from compactor.compaction.decision import NothingToDo, check_enough
@@ -81,11 +82,14 @@ class NoPlan:
     leaves_nothing: bool = False
 
 
-def scope_of(look: Look, target: Target, txn: TxnId, kind: CompactionType) -> ReadScope:
+def scope_of(look: Look, target: Target, txn: TxnId, kind: CompactionType, listing: Listing) -> ReadScope:
     """Returns the scope that transaction ``txn`` may read for a compaction of type ``kind``.
 
     A rebalance allocates its write ID, reads a later snapshot than ``look`` and ignores ``compactor.naming.delay``, because
     it waits for every writer.
+
+    Args:
+        listing: a listing of the target from after ``look``. A rebalance lists the target again.
 
     Raises:
         LockNotGranted: the view has to wait for other transactions; the next pass tries again.
@@ -93,7 +97,7 @@ def scope_of(look: Look, target: Target, txn: TxnId, kind: CompactionType) -> Re
     if kind is CompactionType.REBALANCE:
         view, write_id = allocate_write_id(look.site, target, txn)
         return ReadScope(view=view, write_id=write_id)
-    return ReadScope(view=_view(look, target, txn, kind))
+    return ReadScope(view=_view(look, target, txn, kind, listing))
 
 
 def preview_scope(site: Site, target: Target, kind: CompactionType) -> ReadScope:
@@ -110,10 +114,10 @@ def preview_scope(site: Site, target: Target, kind: CompactionType) -> ReadScope
     return ReadScope(view=view, delay=_effect_of_delay(look, target, view))
 
 
-def _view(look: Look, target: Target, txn: TxnId | None, kind: CompactionType) -> View:
+def _view(look: Look, target: Target, txn: TxnId | None, kind: CompactionType, listing: Listing | None = None) -> View:
     if target.settings.boolean("compactor.naming.delay"):
-        return delayed_view(look, target, txn, kind)
-    return look.view(target, txn)
+        return delayed_view(look, target, txn, kind, listing)
+    return look.view(target, txn, listing=listing)
 
 
 def _effect_of_delay(look: Look, target: Target, view: View) -> str | None:

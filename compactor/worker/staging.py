@@ -69,7 +69,7 @@ class Stager:
         On return all output is durable, and nothing has its final name.
         """
         threads = self.options.threads
-        prepared = self.group.advance(self._prepare, planned, threads)
+        prepared = self.group.each(self._prepare, self._claim(planned), threads)
         checks = GroupChecks(self.site, self.heart, prepared)
         ready = self._merge_slices(prepared, checks)
         jobs = [checks.job(member, self._budget(member), self.options.under_way) for member in ready]
@@ -84,10 +84,31 @@ class Stager:
         staged = self.group.advance(lambda member: self._prove(member, results[member.entry.id]), done, threads)
         return self._make_durable(staged)
 
-    def _prepare(self, member: Planned) -> Planned:
-        claims_of(self.site).take(member.target.table, member.target.location, member.scope.view.listing)
+    def _claim(self, planned: Sequence[Planned]) -> list[Planned]:
+        """Claims each directory that has no claim yet. The new claims become durable together."""
+        claims, threads = claims_of(self.site), self.options.threads
+        paths: dict[int, str] = {}
+
+        def write(member: Planned) -> None:
+            target = member.target
+            path = claims.write(target.table, target.location, member.scope.view.listing)
+            if path is not None:
+                paths[member.entry.id] = path
+
+        written = self.group.each(write, planned, threads)
+        if not paths:
+            return written
+        failed = self.site.storage.sync(list(paths.values()))
+
+        def confirm(member: Planned) -> None:
+            path = paths.get(member.entry.id)
+            if path is not None:
+                claims.confirm(member.target.table, member.target.location, failed.get(path))
+
+        return self.group.each(confirm, written, threads)
+
+    def _prepare(self, member: Planned) -> None:
         stage.prepare(self.site.storage, member.plan)
-        return member
 
     def _merge_slices(self, prepared: Sequence[Planned], checks: GroupChecks) -> list[Planned]:
         """Merges the slices of plans that have some, and returns all plans that did not fail.

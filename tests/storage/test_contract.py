@@ -67,6 +67,8 @@ def test_a_listing_holds_files_at_any_depth_and_skips_what_readers_skip(place: P
     listing = stores.listing(top)
     assert [(f.path, f.length) for f in listing.files] == [(n, len(n)) for n in sorted((*names[:3], names[5]))]
     assert (listing.directories, listing.claims) == (("base_0000001", "sub"), (CLAIM,))
+    assert listing.skipped == (CLAIM, ".compactor_v7", "_SUCCESS")
+    assert listing.names == stores.children(top)
     assert stores.children(top) == (CLAIM, ".compactor_v7", "000000_0", "_SUCCESS", "base_0000001", "sub")
 
 
@@ -187,6 +189,37 @@ def test_a_rename_never_moves_over_or_into_what_is_there(place: Place) -> None:
     assert not stores.exists(f"{top}/d")
 
 
+def test_renaming_several_goes_on_up_to_the_first_that_fails(place: Place) -> None:
+    stores, top = place.stores, root(place)
+    for name in ("a/f", "b/f", "c/f", "taken/f", "sub/d/f"):
+        stores.make_directories(f"{top}/{name}".rpartition("/")[0], like=top)
+        stores.write(f"{top}/{name}", name.encode())
+    renamed = stores.rename_each(top, {"sub/d": "x", "a": "y", "b": "taken", "c": "z"})
+    assert next(renamed) == "sub/d"
+    assert (stores.exists(f"{top}/x/f"), stores.exists(f"{top}/a/f")) == (True, True)
+    assert next(renamed) == "a"
+    with pytest.raises(StorageError, match="taken: is there already"):
+        next(renamed)
+    assert stores.read(f"{top}/y/f") == b"a/f"
+    assert stores.read(f"{top}/taken/f") == b"taken/f"
+    assert [name for name in ("a", "b", "c", "z") if stores.exists(f"{top}/{name}")] == ["b", "c"]
+
+
+def test_files_are_moved_and_written_into_a_private_directory(place: Place) -> None:
+    """PROTOCOL 3.1, 3.5"""
+    stores, top = place.stores, root(place)
+    stores.make_private(f"{top}/.staging", ("attempts", "out"))
+    stores.write(f"{top}/.staging/attempts/rows", b"12345")
+    files = {"base_1/bucket_00000": f"{top}/.staging/attempts/rows", "base_1/_side": b"2", "delta_1/f": b"333"}
+    lengths = stores.adopt(f"{top}/.staging/out", files, like=top)
+    assert lengths == {"base_1/bucket_00000": 5, "base_1/_side": 1, "delta_1/f": 3}
+    assert stores.read(f"{top}/.staging/out/base_1/bucket_00000") == b"12345"
+    assert stores.read(f"{top}/.staging/out/base_1/_side") == b"2"
+    assert not stores.exists(f"{top}/.staging/attempts/rows")
+    with pytest.raises(StorageError):
+        stores.adopt(f"{top}/.staging/out", {"base_1/g": f"{top}/.staging/attempts/gone"}, like=top)
+
+
 def test_removing(place: Place) -> None:
     stores, top = place.stores, root(place)
     for name in ("a/b/f", "a/g", "ab/f"):
@@ -212,6 +245,8 @@ def test_several_are_looked_at_and_removed_together(place: Place) -> None:
     assert stores.identities(f"{top}/none", names) == dict.fromkeys(names)
     assert stores.remove_all([f"{top}/{name}" for name in names[:-1]]) == {}
     assert [name for name in names if stores.exists(f"{top}/{name}")] == ["e"]
+    assert stores.remove_all([f"{top}/e", f"{top}/gone"], durable=False) == {}
+    assert not stores.exists(f"{top}/e")
 
 
 def test_a_file_that_replaces_another_has_another_version(place: Place) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,13 @@ class Watched(Stores):
         self.seen(target)
         super().rename(source, target, durable=durable)
         self.seen(target)
+
+    def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+        for old, new in names.items():
+            self.seen(f"{path}/{new}")
+            for renamed in super().rename_each(path, {old: new}):
+                self.seen(f"{path}/{new}")
+                yield renamed
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -124,6 +124,11 @@ class Renames(LocalStorage):
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         super().rename(source, target, durable=durable)
         self._seen(source, target)
+
+    def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+        for old in super().rename_each(path, names):
+            self._seen(f"{path}/{old}", f"{path}/{names[old]}")
+            yield old
 
 
 class Hides(Renames):

@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import redirect_stderr, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -107,9 +107,25 @@ class Faulty(LocalStorage):
         super().rename(source, target, durable=durable)
         self._fail("rename", source)  # it has happened, and the answer is lost
 
+    def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+        for old, new in names.items():
+            self._fail("rename", f"{path}/{old}")
+            for renamed in super().rename_each(path, {old: new}):
+                self._fail("rename", f"{path}/{old}")  # it has happened, and the answer is lost
+                yield renamed
+
     def remove(self, path: str, *, durable: bool = True) -> None:
         self._fail("remove", path)
         super().remove(path, durable=durable)
+
+    def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
+        failed: dict[str, StorageError] = {}
+        for path in paths:
+            try:
+                self._fail("remove", path)
+            except StorageError as error:
+                failed[path] = error
+        return {**failed, **super().remove_all([path for path in paths if path not in failed], durable=durable)}
 
 
 class Journal:

@@ -85,14 +85,25 @@ class Hiding:
         if not self._storage.capabilities(self._location).renames:
             self._remove(existing)
             return
+        waiting = {final: Hidden(final_name=final.replace("/", "__"), until=until).name for final in existing}
         try:
-            for final in existing:
-                relative = Hidden(final_name=final.replace("/", "__"), until=until).name
-                if self._rename(final, relative):
-                    self.hidden[final] = relative
-                    reach(Step.HIDDEN)
+            while waiting:
+                self._rename_each(waiting)
         finally:
             self._put_back_others(expected)
+
+    def _rename_each(self, waiting: dict[str, str]) -> None:
+        """Renames directories to their hidden names until one of them fails, and takes these out of ``waiting``."""
+        try:
+            for final in self._storage.rename_each(self._location, dict(waiting)):
+                self.hidden[final] = waiting.pop(final)
+                reach(Step.HIDDEN)
+        except StorageError as error:
+            final = next(iter(waiting))
+            relative = waiting.pop(final)
+            if self._rename_over(final, relative, error):
+                self.hidden[final] = relative
+                reach(Step.HIDDEN)
 
     def _is_expected(self, name: str, identity: str | None, expected: str | None) -> bool:
         if identity is None:  # gone, unless this store knows no identities
@@ -107,18 +118,19 @@ class Hiding:
         for _ in names:
             reach(Step.HIDDEN)
 
-    def _rename(self, final: str, relative: str) -> bool:
-        """Renames a directory. Returns false if it is gone, because another process has just taken it away."""
+    def _rename_over(self, final: str, relative: str, error: StorageError) -> bool:
+        """Renames a directory whose rename has failed with ``error``, if something has its hidden name.
+
+        Returns:
+            False if it is gone, because another process has just taken it away.
+        """
         storage, source, target = self._storage, f"{self._location}/{final}", f"{self._location}/{relative}"
-        try:
-            storage.rename(source, target, durable=False)
-        except StorageError:
-            if not storage.exists(source):
-                return False
-            if not storage.exists(target):
-                raise
-            storage.remove(target)  # from an earlier removal of the same name that died half-way
-            storage.rename(source, target, durable=False)
+        if not storage.exists(source):
+            return False
+        if not storage.exists(target):
+            raise error
+        storage.remove(target)  # from an earlier removal of the same name that died half-way
+        storage.rename(source, target, durable=False)
         return True
 
     def _put_back_others(self, expected: Mapping[str, str | None]) -> None:

@@ -10,7 +10,7 @@ import json
 import secrets
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compactor.acid.names import (
@@ -65,6 +65,7 @@ class Staged:
     directories: tuple[StagedDirectory, ...]
     figures: Figures
     of_units: tuple[Figures, ...] = ()  #: the terms of the sum ``figures``; the first is that of the slices
+    lengths: Mapping[str, int] = field(default_factory=dict)  #: those in the store, by ``<directory>/<file>``
     is_pair: bool = False  #: readers without visibility could see one half of a pair (PROTOCOL 5)
     row_figures: RowFigures | None = None  #: of a major's rows; None if some file does not give them
 
@@ -127,15 +128,16 @@ def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Stage
     if not all(result.is_done for result in results):
         raise AssertionError(f"{plan.location}: a unit that was skipped would lose its rows")
     directories: list[StagedDirectory] = []
+    files: dict[str, str | bytes] = {}
     remaining = list(results)
     is_pair = False
     for output in plan.outputs:
         of_output = remaining if output is plan else [remaining.pop(0) for _ in output.units]
-        output_directories = _directories(storage, output, of_output)
+        output_directories = _directories(output, of_output, files)
         is_pair = is_pair or len(output_directories) > 1
         directories += output_directories
     figures = (plan.before, *(result.figures for result in results))
-    storage.adopt(f"{plan.staging}/{OUT}", like=plan.location)
+    lengths = storage.adopt(f"{plan.staging}/{OUT}", files, like=plan.location)
     reach(Step.ACCEPTED)
     return Staged(
         location=plan.location,
@@ -143,6 +145,7 @@ def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Stage
         directories=tuple(directories),
         figures=sum(figures, Figures()),
         of_units=figures,
+        lengths=lengths,
         is_pair=is_pair,
         row_figures=_row_figures(plan, results),
     )
@@ -155,49 +158,46 @@ def _row_figures(plan: Plan, results: Iterable[UnitResult]) -> RowFigures | None
     return merge_figures([figures for figures in of_files if figures is not None]) if None not in of_files else None
 
 
-def _directories(storage: Storage, plan: Plan, results: Iterable[UnitResult]) -> list[StagedDirectory]:
-    """Creates one directory, or a pair with the rows first."""
+def _directories(plan: Plan, results: Iterable[UnitResult], added: dict[str, str | bytes]) -> list[StagedDirectory]:
+    """Returns one directory, or a pair with the rows first; their files come to ``added``, see ``Storage.adopt``."""
     outputs = [output for result in results for output in result.outputs]
     kinds = sorted({o.kind for o in outputs}, key=lambda kind: kind is DeltaKind.DELETE)
     if plan.shape is Shape.MAJOR or not kinds:
         kinds = [DeltaKind.INSERT]
-    return [_directory(storage, plan, kind, [o for o in outputs if o.kind is kind]) for kind in kinds]
+    return [_directory(plan, kind, [o for o in outputs if o.kind is kind], added) for kind in kinds]
 
 
-def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Output]) -> StagedDirectory:
+def _directory(plan: Plan, kind: DeltaKind, outputs: list[Output], added: dict[str, str | bytes]) -> StagedDirectory:
     name = plan.directory(kind)
-    path = f"{plan.staging}/{OUT}/{name}"
-    storage.make_inside(path)
     files: list[StagedFile] = []
     for output in outputs:
         if output.upload is None:
-            storage.rename(output.path, f"{path}/{output.name}", durable=False)
+            added[f"{name}/{output.name}"] = output.path
         files.append(StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows))
     if plan.file_format is None:
-        _finish_acid(storage, plan, path, files)
+        _finish_acid(plan, name, files, added)
     elif not files:
-        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)  # hidden: some stores have no empty directories
+        added[f"{name}/{ACID_VERSION_FILE}"] = ACID_VERSION  # hidden: some stores have no empty directories
     if plan.shape is Shape.MAJOR and plan.layout is Layout.PLAIN:
         # marks a compacted base, valid for every snapshot above its number, unlike a base of INSERT OVERWRITE
-        storage.write(f"{path}/{METADATA_FILE}", METADATA_COMPACTED)
+        added[f"{name}/{METADATA_FILE}"] = METADATA_COMPACTED
     uploads = tuple(output.upload for output in outputs if output.upload is not None)
-    return StagedDirectory(name=name, staged=path, files=tuple(files), uploads=uploads)
+    return StagedDirectory(name=name, staged=f"{plan.staging}/{OUT}/{name}", files=tuple(files), uploads=uploads)
 
 
-def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile]) -> None:
-    """Adds the side files of a directory of ACID rows, and an empty data file if there is none."""
+def _finish_acid(plan: Plan, name: str, files: list[StagedFile], added: dict[str, str | bytes]) -> None:
+    """Adds the side files of the directory ``name`` of ACID rows, and an empty data file if there is none."""
     if not files:
         number = min((unit.number for unit in plan.units), default=0)
         file = BucketFile(number=number).name
         version = None if plan.layout is Layout.VERSION_1 else ACID_VERSION
         # Every role reads what is staged, and few compactions need an empty file: it brings the libraries that write ORC.
-        from compactor.rows.acid_file import write_empty_acid_file
+        from compactor.rows.acid_file import empty_acid_file
 
-        length = write_empty_acid_file(storage, f"{path}/{file}", plan.row_type, version=version)
-        crc = zlib.crc32(storage.read(f"{path}/{file}"))
-        files.append(StagedFile(name=file, length=length, crc32=crc, rows=0))
+        content = added[f"{name}/{file}"] = empty_acid_file(plan.row_type, version=version)
+        files.append(StagedFile(name=file, length=len(content), crc32=zlib.crc32(content), rows=0))
     if plan.layout is not Layout.VERSION_1:
-        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
+        added[f"{name}/{ACID_VERSION_FILE}"] = ACID_VERSION
 
 
 def check_staged(storage: Storage, plan: Plan, staged: Staged) -> None:
@@ -211,7 +211,9 @@ def check_staged(storage: Storage, plan: Plan, staged: Staged) -> None:
     for directory in staged.directories:
         uploads = {upload.path.rpartition("/")[2]: upload for upload in directory.uploads}
         for file in directory.files:
-            length = _stored_length(storage, directory, file, uploads.get(file.name))
+            upload = uploads.get(file.name)
+            stored = staged.lengths.get(f"{directory.name}/{file.name}", 0)
+            length = stored if upload is None else _held_bytes(storage, upload)
             if length != file.length:
                 raise VerificationFailed(
                     f"{directory.staged}/{file.name}: has {length} bytes, {file.length} were written; nothing was "
@@ -220,9 +222,7 @@ def check_staged(storage: Storage, plan: Plan, staged: Staged) -> None:
     reach(Step.VERIFIED)
 
 
-def _stored_length(storage: Storage, directory: StagedDirectory, file: StagedFile, upload: Upload | None) -> int:
-    if upload is None:
-        return storage.length(f"{directory.staged}/{file.name}")
+def _held_bytes(storage: Storage, upload: Upload) -> int:
     deferring = storage.deferring(upload.path)
     assert deferring is not None
     return deferring.held_bytes(upload)

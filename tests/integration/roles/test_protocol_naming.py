@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -179,9 +179,13 @@ def test_half_of_a_pair_is_hidden_before_its_locks_go(site: Site, table: Table) 
             if "/out/" in source and name.startswith("delete_delta"):
                 raise StorageError(f"{target}: no room")
             super().rename(source, target, durable=durable)
-            if parse_hidden(name):
-                opened = len(site.metastore.transactions.open_transactions())
-                held.append(({row.type.name for row in site.metastore.locks.show()}, opened))
+
+        def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+            for old in super().rename_each(path, names):
+                if parse_hidden(names[old]):
+                    opened = len(site.metastore.transactions.open_transactions())
+                    held.append(({row.type.name for row in site.metastore.locks.show()}, opened))
+                yield old
 
     outcome = compact(with_storage(site, Full()), "minor")
     assert (outcome.result, "no room" in outcome.message) == (Result.FAILED, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -80,9 +80,9 @@ def test_a_directory_is_hidden_before_it_is_emptied(site: Site, table: Table) ->
     removed: list[str] = []
 
     class Seen(LocalStorage):
-        def remove(self, path: str, *, durable: bool = True) -> None:
-            removed.append(Path(path).name)
-            super().remove(path, durable=durable)
+        def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
+            removed.extend(Path(path).name for path in paths)
+            return super().remove_all(paths, durable=durable)
 
     clean_all(replace(site, storage=Seen()))
     assert len(removed) == 3
@@ -209,11 +209,11 @@ class _Meanwhile(LocalStorage):
     def __init__(self, what: Callable[[], object]) -> None:
         self._what: Callable[[], object] | None = what
 
-    def remove(self, path: str, *, durable: bool = True) -> None:
+    def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
         what, self._what = self._what, None
         if what is not None:
             what()
-        super().remove(path, durable=durable)
+        return super().remove_all(paths, durable=durable)
 
 
 def test_a_faster_cleaner_is_not_a_failure(site: Site, table: Table) -> None:
@@ -293,10 +293,10 @@ def test_a_table_made_again_while_the_cleaner_slept_keeps_its_rows(
                 make_again()
             return super().identities(path, names)
 
-        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-            if when == "checked" and parse_hidden(Path(target).name):
+        def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+            if when == "checked":
                 make_again()
-            super().rename(source, target, durable=durable)
+            return super().rename_each(path, names)
 
     passed = [clean(with_storage(site, Sleeps())) for _ in range(20)]
     assert asleep == [False]
@@ -330,10 +330,10 @@ def test_one_directory_that_cannot_be_removed_keeps_the_entry_and_no_other_direc
     """All are hidden together, so no reader sees any of them; the next pass removes what is left."""
 
     class Stuck(LocalStorage):
-        def remove(self, path: str, *, durable: bool = True) -> None:
-            if "delta_0000002" in path:
-                raise StorageError(f"{path}: cannot be removed")
-            super().remove(path, durable=durable)
+        def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
+            stuck = {path: StorageError(f"{path}: cannot be removed") for path in paths if "delta_0000002" in path}
+            others = [path for path in paths if path not in stuck]
+            return {**stuck, **super().remove_all(others, durable=durable)}
 
     compact(site)
     settle()

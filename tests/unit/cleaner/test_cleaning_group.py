@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,18 +61,19 @@ class At(LocalStorage):
         super().__init__()
         self._place, self._act, self._once = str(place), act, threading.Lock()
 
-    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-        if source.startswith(self._place) and self._once.acquire(blocking=False):
+    def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+        if path.startswith(self._place) and self._once.acquire(blocking=False):
             self._act()
-        super().rename(source, target, durable=durable)
+        return super().rename_each(path, names)
 
 
 def test_one_that_fails_holds_up_no_other(site: Site, table: Table) -> None:
     class Stuck(LocalStorage):
-        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-            if "p=000002/delta_0000002" in source:
-                raise StorageError(f"cannot rename {source}")
-            super().rename(source, target, durable=durable)
+        def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+            for old, new in names.items():
+                if f"{path}/{old}".endswith("p=000002/delta_0000002_0000002_0000"):
+                    raise StorageError(f"cannot rename {path}/{old}")
+                yield from super().rename_each(path, {old: new})
 
     passed = clean(with_storage(site, Stuck()))
     assert [str(one.entity) for one in passed.failed] == ["default.parted/p=000002"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
 from sqlalchemy import event
 
+from compactor.base.errors import StorageError
 from compactor.batches.assembly import list_claimable_ids
 from compactor.batches.driver import run_entries
 from compactor.cleaner import cleaning_group
@@ -100,9 +102,9 @@ def test_a_gate_that_is_old_when_something_is_to_be_removed_is_read_again(
     settle()
 
     class Forbidding(LocalStorage):
-        def remove(self, path: str, *, durable: bool = True) -> None:
+        def remove_all(self, paths: Collection[str], *, durable: bool = True) -> Mapping[str, StorageError]:
             site.metastore.embedded_catalog.set_table_parameter(table, "no_cleanup", "true")
-            super().remove(path, durable=durable)
+            return super().remove_all(paths, durable=durable)
 
     passed = clean(with_storage(site, Forbidding()))
     assert (len(passed.cleaned), [one.state for one in passed.ended]) == (1, [State.REFUSED])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.site.finding import Finding, Level
 from compactor.site.old_site import OldSite
 from compactor.storage.local import LocalStorage
+from compactor.storage.protocol import NO_FILES
 from demo.snapshot_reader import read_snapshot
 from tests.support import hive2
 from tests.support.expected import read_expected, step, step_id, steps
@@ -348,6 +349,12 @@ class _Failing(LocalStorage):
         if os.path.basename(target).startswith(self._name):
             raise StorageError(f"{target}: the disk is full")
         super().rename(source, target, durable=durable)
+
+    def adopt(self, path: str, files: Mapping[str, str | bytes] = NO_FILES, *, like: str) -> Mapping[str, int]:
+        for name in files:
+            if os.path.basename(name).startswith(self._name):
+                raise StorageError(f"{path}/{name}: the disk is full")
+        return super().adopt(path, files, like=like)
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,12 +67,13 @@ def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_a_directory_that_another_cleaner_took_is_no_failure(tmp_path: Path, is_gone: bool) -> None:
     class Beaten(LocalStorage):
-        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-            if is_gone and source.endswith("base_0000001"):
-                super().remove(source)
-            if source.endswith("base_0000001"):
-                raise StorageError(f"cannot rename to {target}: No such file or directory")
-            super().rename(source, target, durable=durable)
+        def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+            for old, new in names.items():
+                if is_gone and old == "base_0000001":
+                    super().remove(f"{path}/{old}")
+                if old == "base_0000001":
+                    raise StorageError(f"cannot rename to {path}/{new}: No such file or directory")
+                yield from super().rename_each(path, {old: new})
 
     for name in ("base_0000001", "base_0000002"):
         (tmp_path / name).mkdir()
@@ -101,10 +102,10 @@ def test_what_was_made_again_under_the_name_is_left_alone(tmp_path: Path, when: 
     (place / "bucket_00000").write_bytes(b"old")
 
     class Late(LocalStorage):
-        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-            if when == "in the same moment" and source == str(place):
+        def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+            if when == "in the same moment" and place.name in names:
                 made_again(place)
-            super().rename(source, target, durable=durable)
+            return super().rename_each(path, names)
 
     storage = Late()
     expected = identities(storage, str(tmp_path), [place.name])
@@ -166,10 +167,11 @@ def test_what_is_gone_while_it_was_hidden_keeps_nothing_else_hidden(tmp_path: Pa
 
 def test_an_error_leaves_those_before_it_hidden(tmp_path: Path) -> None:
     class Stuck(LocalStorage):
-        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-            if "delta" in target:
-                raise StorageError(f"cannot rename {source}")
-            super().rename(source, target, durable=durable)
+        def rename_each(self, path: str, names: Mapping[str, str]) -> Iterator[str]:
+            for old, new in names.items():
+                if "delta" in old:
+                    raise StorageError(f"cannot rename {path}/{old}")
+                yield from super().rename_each(path, {old: new})
 
     for name in ("base_0000001", "delta_0000002_0000002_0000"):
         (tmp_path / name).mkdir()
@@ -185,10 +187,6 @@ def test_names_are_made_durable_together(tmp_path: Path) -> None:
     synced: list[list[str]] = []
 
     class Watched(LocalStorage):
-        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-            assert not durable
-            super().rename(source, target, durable=durable)
-
         def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
             synced.append(sorted(Path(path).name for path in paths))
             return super().sync_names(paths)
