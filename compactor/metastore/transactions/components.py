@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -94,20 +94,24 @@ def is_of_entity(conn: Connection, dialect: Dialect, entity: Entity) -> ColumnEl
 
     It accepts any form of its name.
     """
-    return entity_is(TXN_COMPONENTS, "TC", entity, *forms_of(conn, dialect, entity))
+    return entity_is(TXN_COMPONENTS, "TC", entity, *forms_of(conn, dialect, [entity])[entity])
 
 
-def forms_of(conn: Connection, dialect: Dialect, entity: Entity) -> tuple[str | None, ...]:
-    """Returns every form of the name of ``entity`` in records of its writes.
+def forms_of(conn: Connection, dialect: Dialect, entities: Collection[Entity]) -> dict[Entity, tuple[str | None, ...]]:
+    """Returns every form of the name of each of ``entities`` in records of its writes.
 
     Another partition may share a form. On a later schema than Hive 3.1's, a name in lower case is of the partition that is
     stored under it.
     """
-    forms = dict.fromkeys((*recorded_forms(conn, entity), *in_other_case(conn, [entity], TXN_COMPONENTS, "TC")[entity]))
-    lower = _in_lower_case(entity)
-    if lower not in forms and (dialect.lowers_partitions or lower not in _similar_names(conn, entity)):
-        forms[lower] = None
-    return tuple(forms)
+    otherwise = in_other_case(conn, entities, TXN_COMPONENTS, "TC")
+    every: dict[Entity, tuple[str | None, ...]] = {}
+    for entity in entities:
+        forms = dict.fromkeys((*recorded_forms(conn, entity), *otherwise.get(entity, ())))
+        lower = _in_lower_case(entity)
+        if lower not in forms and (dialect.lowers_partitions or lower not in _similar_names(conn, entity)):
+            forms[lower] = None
+        every[entity] = tuple(forms)
+    return every
 
 
 def _in_lower_case(entity: Entity) -> str | None:
@@ -344,12 +348,12 @@ class Components:
         return dict(write_ids)
 
     def _recorded(
-        self, conn: Connection, entities: Iterable[Entity]
+        self, conn: Connection, entities: Collection[Entity]
     ) -> dict[tuple[str, str], dict[str | None, list[Entity]]]:
         """Returns the recorded names of writes into ``entities`` by table, each with the entities it may mean."""
         entities_by_name: dict[tuple[str, str], dict[str | None, list[Entity]]] = defaultdict(lambda: defaultdict(list))
-        for entity in entities:
-            for name in forms_of(conn, self._dialect, entity):
+        for entity, forms in forms_of(conn, self._dialect, entities).items():
+            for name in forms:
                 entities_by_name[entity.database, entity.table][name].append(entity)
         return entities_by_name
 
