@@ -57,8 +57,6 @@ _PLAIN: dict[TypeKind, IcebergType] = {
     TypeKind.TIMESTAMP: TimestampType(),
     TypeKind.TIMESTAMP_INSTANT: TimestamptzType(),
 }
-#: Hive's integers that Spark cannot read as bigint from an ORC file.
-_SHORT = ("tinyint", "smallint")
 _NO_PARTITION = (FloatType, DoubleType, BinaryType, TimestamptzType, BooleanType)
 
 
@@ -197,9 +195,10 @@ def _merge_types(table: Table, field: NestedField, new: IcebergType, path: str, 
     if old == new:
         return old
     if isinstance(old, IntegerType) and isinstance(new, LongType):
-        # Files keep the type with which they were written, and Spark cannot read a short one as bigint.
-        if field.doc is None or field.doc in _SHORT:
-            raise _stopped(table, f"column {path} began as {field.doc or 'part of a nested type'} and is now {new}")
+        if field.doc is None:  # no reader was seen to widen elements of lists and maps in ORC
+            raise _stopped(
+                table, f"column {path} was int and is now long, which readers widen in columns and structs only"
+            )
         return new
     if isinstance(old, FloatType) and isinstance(new, DoubleType):
         return new

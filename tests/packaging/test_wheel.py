@@ -35,7 +35,7 @@ EXTRAS = {
     "gcs": ("gcsfs", "compactor.storage.gcs"),
     "abfs": ("adlfs", "compactor.storage.abfs"),
     "tables": ("polars", "compactor.tables"),
-    "iceberg": ("pyiceberg", "compactor.mirror"),
+    "iceberg": ("pyiceberg", "compactor.mirror.mirrored_tables"),
     "spark": ("pyspark.sql", "compactor.launch.spark_session", "compactor.launch.job.worker_job"),
     "airflow": ("airflow.sdk", "compactor.airflow.dags", "compactor.airflow.plugin"),
 }
