@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from compactor.mirror import iceberg_commit
 from compactor.mirror.catalogs import open_catalog
 from compactor.mirror.mirrored_tables import find_mirror
 from compactor.mirror.retention import named_files, remove_garbage
@@ -56,3 +59,17 @@ def test_nothing_that_a_pass_from_the_head_may_still_commit_is_garbage(mirrored:
     left = {path.name for path in data.iterdir() if path.stat().st_size < 20}
     assert left == {f"{head.snapshot_id}-0123456789abcdef-1.orc", "somebody-elses.orc"}
     assert mirrored.shown() == mirrored.expected()
+
+
+def test_many_manifests_become_one_and_deletes_stay(mirrored: MirroredTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries keep their sequence numbers, by which readers apply position deletes."""
+    monkeypatch.setattr(iceberg_commit, "_MOST_MANIFESTS", 2)
+    for turn in range(5):
+        mirrored.table.append(numbered(range(10 * turn, 10 * turn + 3)))
+        mirrored.table.delete(f"id = {10 * turn + 1}")
+        mirrored.must_be_equal()
+    head = mirrored.iceberg.metadata.current_snapshot()
+    assert head is not None
+    manifests = head.manifests(mirrored.iceberg.io)
+    assert len(manifests) == 6, "two of each kind, and those of the last commit"
+    assert sum(manifest.existing_files_count for manifest in manifests) == 8
