@@ -109,6 +109,19 @@ def test_other_partitions_and_later_transactions_do_not_conflict(metastore: Meta
     metastore.transactions.commit(writer(metastore, "d", P1))
 
 
+def test_commits_have_times(metastore: Metastore) -> None:
+    before = metastore.now_ms()
+    first, second = writer(metastore), writer(metastore, entity=P1)
+    metastore.transactions.commit(second)
+    after = metastore.now_ms()
+    times = metastore.write_ids.commit_times("Default", "T")
+    assert list(times) == [2]
+    assert before - 1500 <= times[WriteId(2)] <= after + 1500  # a column may have whole seconds
+    metastore.transactions.abort(first, "not wanted")
+    assert list(metastore.write_ids.commit_times("default", "t")) == [2]
+    assert metastore.write_ids.commit_times("default", "other") == {}
+
+
 def test_commit_is_idempotent(metastore: Metastore) -> None:
     txn = writer(metastore)
     metastore.transactions.commit(txn)
