@@ -11,7 +11,7 @@ from tests.support.hive4 import HIVE_4_1
 from tests.support.live_hive import Place, placed
 from tests.support.servers import Server
 from tests.support.told_queries import Told, listening
-from tests.support.trino import Trino
+from tests.support.trino import TRINO_483, Trino
 
 
 @pytest.fixture(scope="session")
@@ -37,17 +37,42 @@ def told(both: Beside, place: tuple[Place, Server]) -> Iterator[Told]:
 
 
 @pytest.fixture(scope="session")
-def trino(both: Beside, place: tuple[Place, Server], told: Told) -> Iterator[Trino]:
+def first_query(both: Beside) -> str:
+    """A query that a Trino answers once it is ready."""
+    both.hive.sql(f"create table first (a int) {TRANSACTIONAL}")
+    both.hive.sql("insert into first values (1)")
+    return "select a from first"
+
+
+@pytest.fixture(scope="session")
+def trino(place: tuple[Place, Server], told: Told, first_query: str) -> Iterator[Trino]:
     """Yields a Trino over the same tables, started when a test first asks for it."""
     where, _ = place
     made = Trino(where.folder, where.port, told.url, told.token)
     try:
-        both.hive.sql(f"create table first (a int) {TRANSACTIONAL}")
-        both.hive.sql("insert into first values (1)")
-        made.wait_until_ready("select a from first")
+        made.wait_until_ready(first_query)
         yield made
     finally:
         made.kill()
+
+
+@pytest.fixture(scope="session")
+def trino_483(place: tuple[Place, Server], first_query: str) -> Iterator[Trino]:
+    """Yields the newest Trino over the same tables."""
+    where, _ = place
+    made = Trino(where.folder, where.port, release=TRINO_483)
+    try:
+        made.wait_until_ready(first_query)
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture(params=["trino", "trino_483"], ids=["476", "483"])
+def each_trino(request: pytest.FixtureRequest) -> Trino:
+    """The release to which most of what docs/readers.md says applies, and the newest."""
+    found: Trino = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture

@@ -35,6 +35,9 @@ class Story:
     rows: dict[int, str] = field(default_factory=dict)
     trino_also: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.name = f"{self.name}_{self.trino.version}"
+
     def create(self) -> None:
         self.beside.hive.sql(f"create table {self.name} {self.columns} {TRANSACTIONAL}")
 
@@ -131,10 +134,10 @@ STORIES = {
 
 
 @pytest.mark.parametrize("kind", STORIES)
-def test_three_write_and_two_compact(beside: Beside, trino: Trino, kind: str) -> None:
+def test_three_write_and_two_compact(beside: Beside, each_trino: Trino, kind: str) -> None:
     """PROTOCOL 1, 2: over our bases and deltas Trino and Hive insert, update, delete and merge; Hive compacts ours and we
     compact Hive's and Trino's. Rows and ROW__IDs are the same for all after each step."""
-    story = Story(beside=beside, trino=trino, name=f"three_{kind}", **STORIES[kind])  # type: ignore[arg-type]
+    story = Story(beside=beside, trino=each_trino, name=f"three_{kind}", **STORIES[kind])  # type: ignore[arg-type]
     story.create()
     story.insert(1, 2, 3, 4, 5, 6)
     story.update(2, 5)
@@ -165,13 +168,13 @@ def test_three_write_and_two_compact(beside: Beside, trino: Trino, kind: str) ->
     story.ours("major")
     story.clean()
     story.check(9, 13, 14)
-    [left] = beside.names(story.name, story.partition)
-    assert isinstance(parse_directory(left), Base)
+    left = beside.names(story.name, story.partition)
+    assert [isinstance(parse_directory(name), Base) for name in left] == [True], left
 
 
-def test_trino_writes_over_our_rebalance(beside: Beside, trino: Trino) -> None:
+def test_trino_writes_over_our_rebalance(beside: Beside, each_trino: Trino) -> None:
     """PROTOCOL 1.6: Trino's updates and deletes hit the right rows of the new numbers, before and after cleaning."""
-    story = Story(beside=beside, trino=trino, name="trino_rebal", columns="(a int, b string)")
+    story = Story(beside=beside, trino=each_trino, name="trino_rebal", columns="(a int, b string)")
     story.create()
     story.insert(*range(1, 7))
     story.insert(*range(7, 13))
@@ -190,17 +193,17 @@ def test_trino_writes_over_our_rebalance(beside: Beside, trino: Trino) -> None:
     story.check(1, 8, 9)
 
 
-def test_deletes_of_trino_miss_other_files(beside: Beside, trino: Trino) -> None:
+def test_deletes_of_trino_miss_other_files(beside: Beside, each_trino: Trino) -> None:
     """PROTOCOL 1.3: it writes all delete events of an unbucketed table to file 0. Those for rows of another file, which
     a rebalance into several makes, are dead for every reader, and stay so when they are compacted."""
-    story = Story(beside=beside, trino=trino, name="trino_misses", columns="(a int, b string)")
+    story = Story(beside=beside, trino=each_trino, name="trino_misses", columns="(a int, b string)")
     story.create()
     story.insert(1, 2)
     story.insert(3, 4)
     story.rebalance("--buckets", "2")
     story.check(1, 4)
-    trino.sql("delete from trino_misses where a = 1")
-    trino.sql("update trino_misses set b = 'new' where a = 4")
+    each_trino.sql(f"delete from {story.name} where a = 1")
+    each_trino.sql(f"update {story.name} set b = 'new' where a = 4")
     table = beside.site.metastore.catalog.table("default", story.name)
     [old] = [row_id for row_id, line in beside.lines(table) if line == "4\trow 4"]
     assert old.bucket >> 16 & 0xFFF == 1, "the row that stays is in file 1"
@@ -208,7 +211,7 @@ def test_deletes_of_trino_miss_other_files(beside: Beside, trino: Trino) -> None
     def check() -> None:
         wanted = ["2\trow 2", "3\trow 3", "4\tnew", "4\trow 4"]
         beside.rows(story.name, wanted)
-        assert trino_lines(trino, table) == wanted
+        assert trino_lines(each_trino, table) == wanted
 
     check()
     story.ours("major")
@@ -217,13 +220,13 @@ def test_deletes_of_trino_miss_other_files(beside: Beside, trino: Trino) -> None
     check()
 
 
-def test_what_trino_cannot_read_it_reads_once_it_is_ours(beside: Beside, trino: Trino) -> None:
+def test_what_trino_cannot_read_it_reads_once_it_is_ours(beside: Beside, each_trino: Trino) -> None:
     """A base without files, which Hive's TRUNCATE leaves, and raw files of LOAD DATA (docs/readers.md)."""
     sql = beside.hive.sql
-    truncated = Story(beside=beside, trino=trino, name="trino_truncated", columns="(a int, b string)")
+    truncated = Story(beside=beside, trino=each_trino, name="trino_truncated", columns="(a int, b string)")
     truncated.create()
     truncated.insert(1, 2)
-    sql("truncate table trino_truncated")
+    sql(f"truncate table {truncated.name}")
     truncated.trino_also += [truncated._line(key) for key in truncated.rows]
     truncated.rows.clear()
     truncated.check()
@@ -233,14 +236,15 @@ def test_what_trino_cannot_read_it_reads_once_it_is_ours(beside: Beside, trino: 
     truncated.clean()
     truncated.check(1, 3)
 
-    sql("create table trino_loaded_from (a int, b string) stored as orc tblproperties ('transactional'='false')")
-    sql("insert into trino_loaded_from values (1, 'row 1'), (2, 'row 2')")
-    loaded = Story(beside=beside, trino=trino, name="trino_loaded", columns="(a int, b string)")
+    source = f"trino_loaded_from_{each_trino.version}"
+    sql(f"create table {source} (a int, b string) stored as orc tblproperties ('transactional'='false')")
+    sql(f"insert into {source} values (1, 'row 1'), (2, 'row 2')")
+    loaded = Story(beside=beside, trino=each_trino, name="trino_loaded", columns="(a int, b string)")
     loaded.create()
-    where = beside.site.metastore.catalog.table("default", "trino_loaded_from").location
-    sql(f"load data inpath '{where}/000000_0' into table trino_loaded")
+    where = beside.site.metastore.catalog.table("default", source).location
+    sql(f"load data inpath '{where}/000000_0' into table {loaded.name}")
     with pytest.raises(TrinoError, match="ORC ACID file should have 6 columns"):
-        trino.sql("select * from trino_loaded")
+        each_trino.sql(f"select * from {loaded.name}")
     loaded.rows |= {1: "row 1", 2: "row 2"}
     loaded.insert(3)
     loaded.ours("major")
@@ -250,22 +254,22 @@ def test_what_trino_cannot_read_it_reads_once_it_is_ours(beside: Beside, trino: 
 
 
 @pytest.mark.parametrize("stored", ["orc", "parquet"])
-def test_insert_only_tables(beside: Beside, trino: Trino, stored: str) -> None:
+def test_insert_only_tables(beside: Beside, each_trino: Trino, stored: str) -> None:
     """Both insert, we compact and clean, both read."""
-    table = f"trino_io_{stored}"
+    table = f"trino_io_{stored}_{each_trino.version}"
     columns = "a int, b string, c decimal(20,5), d date, t timestamp, l array<string>"
     properties = "'transactional'='true', 'transactional_properties'='insert_only'"
     beside.hive.sql(f"create table {table} ({columns}) stored as {stored} tblproperties ({properties})")
 
     def insert(value: int) -> None:
         rest = f"{value}.25, date '2020-02-29', timestamp '2021-03-04 05:06:07.123'"
-        trino.sql(f"insert into {table} values ({value}, 'Trino {value}', {rest}, array['x', null])")
+        each_trino.sql(f"insert into {table} values ({value}, 'Trino {value}', {rest}, array['x', null])")
         beside.hive.sql(f"insert into {table} select {value + 1}, 'Hive', {rest}, array('y', null)")
 
     def rows() -> list[str]:
         found = sorted(beside.hive.sql(f"select * from {table}"))
         assert sorted(beside.hive.sql(f"select * from {table}", "by row")) == found
-        assert trino_lines(trino, beside.site.metastore.catalog.table("default", table)) == found
+        assert trino_lines(each_trino, beside.site.metastore.catalog.table("default", table)) == found
         return found
 
     def compact(kind: str) -> None:
@@ -287,10 +291,10 @@ def test_insert_only_tables(beside: Beside, trino: Trino, stored: str) -> None:
     assert [name[:12] for name in beside.names(table)] == ["base_0000006"]
 
 
-def test_text_in_insert_only_tables(beside: Beside, trino: Trino) -> None:
+def test_text_in_insert_only_tables(beside: Beside, each_trino: Trino) -> None:
     """Trino compresses text under a name without an ending, and neither reads it again (docs/readers.md): such files stay
     as they are. What it writes uncompressed is merged like Hive's."""
-    table = "trino_io_text"
+    table = f"trino_io_text_{each_trino.version}"
     properties = "'transactional'='true', 'transactional_properties'='insert_only'"
     beside.hive.sql(f"create table {table} (a int, b string) stored as textfile tblproperties ({properties})")
 
@@ -306,11 +310,11 @@ def test_text_in_insert_only_tables(beside: Beside, trino: Trino) -> None:
 
     def must_show(*wanted: str) -> None:
         assert sorted(beside.hive.sql(f"select * from {table}")) == sorted(wanted)
-        assert trino_lines(trino, beside.site.metastore.catalog.table("default", table)) == sorted(wanted)
+        assert trino_lines(each_trino, beside.site.metastore.catalog.table("default", table)) == sorted(wanted)
 
     beside.hive.sql(f"insert into {table} values (1, 'Hive')")
-    trino.sql(f"insert into {table} values (2, 'Trino')", "hive.compression_codec=NONE")
+    each_trino.sql(f"insert into {table} values (2, 'Trino')", "hive.compression_codec=NONE")
     assert compact("minor", "1\tHive", "2\tTrino") == 1
     for value in (3, 4):
-        trino.sql(f"insert into {table} values ({value}, 'Trino')")
+        each_trino.sql(f"insert into {table} values ({value}, 'Trino')")
     assert compact("major", "1\tHive", "2\tTrino", "NULL\tNULL", "NULL\tNULL") == 3

@@ -20,6 +20,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from compactor.acid.bucket import RowId
 from compactor.acid.directory import acid_directory
+from compactor.acid.names import CLAIM_PREFIX
 from compactor.base.ids import WriteId
 from compactor.cli.program import program
 from compactor.compaction.queue_entry import Entity, Entry
@@ -247,8 +248,9 @@ class Beside:
         return Path(urlparse(target.location).path)
 
     def names(self, table: str, partition: str | None = None) -> list[str]:
-        """Returns the names in the table's or partition's directory."""
-        return sorted(path.name for path in self.directory(table, partition).iterdir())
+        """Returns the names in the table's or partition's directory, without our claim."""
+        names = (path.name for path in self.directory(table, partition).iterdir())
+        return sorted(name for name in names if not name.startswith(CLAIM_PREFIX))
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Returns rows of the database itself."""

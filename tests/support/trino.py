@@ -1,4 +1,4 @@
-"""A real Trino 476 in its own JVM, on the live Hive's metastore, driven over its HTTP protocol."""
+"""A real Trino in its own JVM, on the live Hive's metastore, driven over its HTTP protocol: release 476 or 483."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import time
 import urllib.request
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,12 @@ from tests.support.downloads import ROOT, made_once
 from tests.support.java import compiled, java_of
 from tests.support.maven import maven
 from tests.support.ports import free_port
+from tests.support.server_programs import debian_program
 
 SOURCES = ROOT / "tests" / "live" / "trino"
 CACHE = ROOT / "build" / "cache" / "trino-476"
+_SOURCES_483 = ROOT / "tests" / "live" / "trino483"
+_CACHE_483 = ROOT / "build" / "cache" / "trino-483"
 _LISTENER = SOURCES / "listener"
 _START_SECONDS, _STATEMENT_SECONDS = 300, 300
 #: Plugins of the server that delay its start and are not used here.
@@ -43,13 +47,23 @@ class TrinoError(Exception):
 
 
 class Trino:
-    """A running Trino, which posts the queries that it ran to ``tell_url`` with ``token`` (docs/http-api.md). It ends with
-    us, however we end."""
+    """A running Trino of ``release``, which posts the queries that it ran to ``tell_url`` with ``token``
+    (docs/http-api.md). It ends with us, however we end."""
 
-    def __init__(self, folder: Path, metastore_port: int, tell_url: str = "", token: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        metastore_port: int,
+        tell_url: str = "",
+        token: str = "",
+        *,
+        release: TrinoRelease | None = None,
+    ) -> None:
+        self.version = (release or TRINO_476).version
         self._port = free_port()
-        self.log = folder / "trino.log"
-        etc = folder / "etc"
+        home = folder / f"trino-{self.version}"
+        self.log = home / "trino.log"
+        etc = home / "etc"
         (etc / "catalog").mkdir(parents=True)
         shutil.copy(SOURCES / "config.properties", etc)
         shutil.copy(SOURCES / "hive.properties", etc / "catalog")
@@ -61,10 +75,10 @@ class Trino:
             given |= {"LIVE_TELL_URL": tell_url, "LIVE_TELL_TOKEN": token}
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig=KILL", "--", *_command(folder)],
+                ["setpriv", "--pdeathsig=KILL", "--", *(release or TRINO_476).command(home)],
                 stdout=log,
                 stderr=log,
-                cwd=folder,
+                cwd=home,
                 env=os.environ | given,
             )
 
@@ -121,31 +135,56 @@ def _answer(request: urllib.request.Request) -> dict[str, Any]:
         return dict(json.load(response))
 
 
-def _command(folder: Path) -> list[str]:
-    home = server()
-    properties = {
-        "node.environment": "test",
-        "node.id": "one",
-        "node.data-dir": str(folder / "data"),
-        "plugin.dir": str(home / "plugin"),
-        "config": str(folder / "etc" / "config.properties"),
-        "catalog.config-dir": str(folder / "etc" / "catalog"),
-        "jdk.attach.allowAttachSelf": "true",
-        "user.timezone": "UTC",
-        "file.encoding": "UTF-8",
-    }
-    return [
-        str(java()),
-        "-server",
-        "-Xmx1g",
-        "-XX:+ExitOnOutOfMemoryError",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",  # it runs for minutes, so hot code is worth compiling
-        "-XX:-UsePerfData",
-        "--enable-native-access=ALL-UNNAMED",
-        *(f"-D{name}={value}" for name, value in properties.items()),
-        *("-cp", str(home / "lib" / "*"), "io.trino.server.TrinoServer"),
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrinoRelease:
+    """A release of Trino, and how its server starts."""
+
+    version: str
+    main: tuple[str, ...]  #: class, with its arguments
+    options: tuple[str, ...] = ()  #: of Java
+
+    def download(self) -> None:
+        """Downloads everything that a start needs."""
+        self._java()
+        self._server()
+
+    def command(self, folder: Path) -> list[str]:
+        """Returns the command of a server with its settings in ``folder``."""
+        home = self._server()
+        properties = {
+            "node.environment": "test",
+            "node.id": "one",
+            "node.data-dir": str(folder / "data"),
+            "plugin.dir": str(home / "plugin"),
+            "config": str(folder / "etc" / "config.properties"),
+            "catalog.config-dir": str(folder / "etc" / "catalog"),
+            "jdk.attach.allowAttachSelf": "true",
+            "user.timezone": "UTC",
+            "file.encoding": "UTF-8",
+        }
+        return [
+            *self._java(),
+            "-server",
+            *self.options,
+            "-Xmx1g",
+            "-XX:+ExitOnOutOfMemoryError",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",  # it runs for minutes, so hot code is worth compiling
+            "-XX:-UsePerfData",
+            "--enable-native-access=ALL-UNNAMED",
+            *(f"-D{name}={value}" for name, value in properties.items()),
+            *("-cp", f"{home}:{home / 'lib'}/*", *self.main),
+        ]
+
+    def _java(self) -> Sequence[str]:
+        return [str(java())] if self is TRINO_476 else debian_program("openjdk-25", "java")
+
+    def _server(self) -> Path:
+        return server() if self is TRINO_476 else _server_483()
+
+
+TRINO_476 = TrinoRelease(version="476", main=("io.trino.server.TrinoServer",))
+TRINO_483 = TrinoRelease(version="483", main=("StartTrino", "483"), options=("--add-modules=jdk.incubator.vector",))
 
 
 def server() -> Path:
@@ -186,6 +225,22 @@ def _add_listener(server: Path, archive: Path, folder: Path) -> None:
     with zipfile.ZipFile(plugin / "adapter.jar", "w") as jar:
         jar.write(classes / "HttpListener.class", "HttpListener.class")
         jar.writestr("META-INF/services/io.trino.spi.Plugin", "HttpListener\n")
+
+
+def _server_483() -> Path:
+    """Returns the server and the connector for Hive, put together from their jars: this release has no archives."""
+
+    def put_together(folder: Path) -> Path:
+        made = folder / "made"
+        for artifact, place in (("main", "lib"), ("hive", "plugin/hive"), ("hdfs", "plugin/hive/hdfs")):
+            goal = ["-f", str(_SOURCES_483 / "pom.xml"), "generate-resources"]
+            maven(["--strict-checksums", *goal, f"-Dartifact=trino-{artifact}", f"-Dfolder={made / place}"], folder)
+        with zipfile.ZipFile(made / "plugin" / "hive" / "services.jar", "w") as jar:
+            jar.writestr("META-INF/services/io.trino.spi.Plugin", "io.trino.plugin.hive.HivePlugin\n")
+        compiled([_SOURCES_483 / "StartTrino.java"], made)
+        return made
+
+    return made_once(_CACHE_483, "server", _SOURCES_483 / "pom.xml", put_together)
 
 
 def java() -> Path:
