@@ -68,6 +68,7 @@ _SCOPES = tuple(
         (r"tests/storage/.*(\[.*(hdfs|httpfs)|_data_node_)|tests/storage/test_hdfs", "storage: HDFS"),
         (r"tests/storage/(test_abfs|.*\[.*abfs)", "storage: Azure"),
         (r"tests/storage/.*\[.*\bgs\b", "storage: Google"),
+        (r"tests/storage/.*\[.*ozone", "storage: Ozone"),
         (r"tests/storage/.*\[.*\blocal\b", "storage: local"),
         (r"tests/storage/", "storage: S3"),
         (r"tests/(unit|integration)/airflow/|tests/security/page/", "Airflow in process"),

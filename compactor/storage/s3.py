@@ -218,8 +218,10 @@ class S3Storage(ObjectStorage):
             except FileNotFoundError:
                 return 0
         parts = [part for page in pages for part in page.get("Parts", ())]
-        known = [(int(part["PartNumber"]), part["ETag"]) for part in parts]
-        if any(number > len(upload.parts) or upload.parts[number - 1] != etag for number, etag in known):
+        # Ozone's gateway quotes the tag of a part that it receives, and not that of a part that it lists.
+        known = [(int(part["PartNumber"]), part["ETag"].strip('"')) for part in parts]
+        sent = [etag.strip('"') for etag in upload.parts]
+        if any(number > len(sent) or sent[number - 1] != etag for number, etag in known):
             raise StorageError(f"cannot write {upload.path}: the store holds other parts than were sent")
         return sum(int(part["Size"]) for part in parts)
 

@@ -13,12 +13,14 @@ from compactor.storage.store_options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.support.azurite import ACCOUNT, azurite, connection
 from tests.support.daemons import Hdfs, gcs, hdfs, httpfs, s3
+from tests.support.ozone import ozone
 
 BUCKET = "warehouse"
 AZURE = f"abfss://{BUCKET}@{ACCOUNT}.dfs.core.windows.net"
 KINDS = ("local", "hdfs", "s3", "gs", "abfs")
-#: A Java server more, for what is HDFS behind it.
+#: Java servers more, for what is HDFS and S3 for us.
 BY_HTTPFS = pytest.param("httpfs", marks=pytest.mark.whole)
+BY_OZONE = pytest.param("ozone", marks=pytest.mark.whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +47,20 @@ def httpfs_url(cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(scope="session")
 def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with s3(tmp_path_factory.mktemp("s3")) as url:
-        stores = Stores(s3_options(url))
-        stores.store_of("s3://x")._system(f"s3://{BUCKET}/x").call_s3("create_bucket", Bucket=BUCKET)  # type: ignore[attr-defined]
+        _create_bucket(url)
         yield url
+
+
+@pytest.fixture(scope="session")
+def ozone_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ozone(tmp_path_factory.mktemp("ozone")) as url:
+        _create_bucket(url)
+        yield url
+
+
+def _create_bucket(url: str) -> None:
+    stores = Stores(s3_options(url))
+    stores.store_of("s3://x")._system(f"s3://{BUCKET}/x").call_s3("create_bucket", Bucket=BUCKET)  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="session")
@@ -97,5 +110,5 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if kind == "abfs":
         stores = Stores(azure_options(request.getfixturevalue("azure_url")))
         return Place(kind=kind, location=f"{AZURE}/{name}/t", stores=stores)
-    url: str = request.getfixturevalue("s3_url")
-    return Place(kind=kind, location=f"s3a://{BUCKET}/{name}/t", stores=Stores(s3_options(url)))
+    url: str = request.getfixturevalue("ozone_url" if kind == "ozone" else "s3_url")
+    return Place(kind="s3", location=f"s3a://{BUCKET}/{name}/t", stores=Stores(s3_options(url)))

@@ -14,11 +14,11 @@ from compactor.compaction.mark_comparison import Marks, MarkToken, Remembered
 from compactor.site.mark_files import MarkFiles
 from compactor.storage.capabilities import EVERY
 from compactor.storage.stores import Stores
-from tests.storage.conftest import BY_HTTPFS, KINDS, Place
+from tests.storage.conftest import BY_HTTPFS, BY_OZONE, KINDS, Place
 
 CLAIM = DirectoryClaim(token="0" * 32, table_id=7).name
 
-pytestmark = pytest.mark.parametrize("place", [*KINDS, BY_HTTPFS], indirect=True)
+pytestmark = pytest.mark.parametrize("place", [*KINDS, BY_HTTPFS, BY_OZONE], indirect=True)
 ODD = ("bucket_00000", "000000_0", "k=a%3Ab [x]*#?&+é 'q'")
 
 

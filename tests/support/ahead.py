@@ -13,21 +13,23 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from tests.judges import orc_java, orc_trino
-from tests.support import azurite, hadoop, kerberos, servers, trino
+from tests.support import azurite, hadoop, kerberos, ozone, servers, trino
 from tests.support.downloads import ROOT
 from tests.support.hive3 import HIVE_3_1
 from tests.support.hive4 import HIVE_4_1
 from tests.support.hive42 import HIVE_4_2
+from tests.support.sizes import WHOLE
 
 #: The downloads that the tests of a folder need, in the order in which they need them.
 NEEDED: Mapping[str, Sequence[Callable[[], object]]] = {
     "tests/judges": (orc_java.jars, orc_trino.classpath),
     "tests/contract": (servers.hive_schemas,),
     "tests/crash": (servers.hive_schemas,),
-    "tests/storage": (hadoop.hadoop_jars, azurite.modules),
+    "tests/storage": (hadoop.hadoop_jars, azurite.modules, *((ozone.ozone_jars,) if WHOLE else ())),
     "tests/cluster": (hadoop.yarn_jars, hadoop.hadoop_jars, kerberos.kerberos_libraries),
     "tests/live": (
         *(servers.hive_schemas, HIVE_4_1.classpath, trino.server, trino.java),
+        trino.TRINO_483.download,
         *(HIVE_3_1.classpath, HIVE_4_2.classpath, HIVE_4_2.run_time),
     ),
 }
