@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.daemons import Daemon, answers
-from tests.support.downloads import ROOT, kept_once
+from tests.support.downloads import ROOT, kept_once, made_once
 from tests.support.java import compiled
 from tests.support.maven import maven
 from tests.support.ports import free_port
@@ -43,7 +43,7 @@ def ozone(folder: Path) -> Iterator[str]:
 
 def _classpath() -> str:
     jars = ozone_jars()
-    classes = kept_once(_CACHE, "classes", lambda folder: _compile(jars, folder))
+    classes = made_once(_CACHE, "classes", _SOURCE, lambda folder: _compile(jars, folder))
     return f"{classes}:{jars}/*"
 
 
@@ -63,7 +63,7 @@ def ozone_jars() -> Path:
 
 def _compile(jars: Path, folder: Path) -> Path:
     classes = folder / "classes"
-    compiled([_SOURCE], classes, "-cp", f"{jars}/*")
+    compiled([_SOURCE], classes, "-cp", ":".join(map(str, jars.glob("*.jar"))))
     return classes
 
 

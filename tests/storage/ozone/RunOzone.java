@@ -11,6 +11,12 @@ public final class RunOzone {
             conf.set(prefix + ".replication", "1");
             conf.set(prefix + ".replication.type", "RATIS");
         }
+        // By default it wants tens of gigabytes.
+        conf.set("ozone.scm.container.size", "64MB");
+        conf.set("ozone.scm.block.size", "16MB");
+        conf.set("ozone.scm.datanode.ratis.volume.free-space.min", "16MB");
+        conf.set("hdds.datanode.volume.min.free.space", "16MB");
+        conf.set("hdds.datanode.volume.min.free.space.percent", "0.0001");
         MiniOzoneCluster cluster = MiniOzoneCluster.newBuilder(conf).setNumDatanodes(1).build();
         cluster.waitForClusterToBeReady();
         OzoneConfiguration gateway = new OzoneConfiguration(cluster.getConf());
