@@ -184,7 +184,14 @@ class TrinoRelease:
 
 
 TRINO_476 = TrinoRelease(version="476", main=("io.trino.server.TrinoServer",))
-TRINO_483 = TrinoRelease(version="483", main=("StartTrino", "483"), options=("--add-modules=jdk.incubator.vector",))
+TRINO_483 = TrinoRelease(
+    version="483",
+    main=("StartTrino", "483"),
+    options=(
+        "--add-modules=jdk.incubator.vector",
+        "-Djdk.lang.Process.launchMechanism=FORK",  # the others start Java's helper, without the loader that it needs
+    ),
+)
 
 
 def server() -> Path:
