@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.request
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,9 @@ class Trino:
             answer = _answer(urllib.request.Request(answer["nextUri"]))
             rows += answer.get("data", ())
         if "error" in answer:
-            raise TrinoError(f"{answer['error']['errorName']}: {answer['error']['message']}")
+            raise TrinoError(
+                f"{answer['error']['errorName']}: {answer['error']['message']}{_tell_cause(answer['error'])}"
+            )
         return rows
 
     def kill(self) -> None:
@@ -128,6 +130,11 @@ class Trino:
     def _said(self) -> str:
         lines = self.log.read_text("utf-8", "replace").splitlines()
         return "\n".join(line for line in lines if "ERROR" in line or line.startswith(("Caused", "1) ")))[-3000:]
+
+
+def _tell_cause(error: Mapping[str, Any]) -> str:
+    cause = error.get("failureInfo", {}).get("cause")
+    return f" ({cause['type']}: {cause.get('message')})" if cause else ""
 
 
 def _answer(request: urllib.request.Request) -> dict[str, Any]:
