@@ -163,7 +163,8 @@ def test_three_write_and_two_compact(beside: Beside, each_trino: Trino, kind: st
     story.check()
     story.theirs("major")
     story.check(11, 12)
-    story.merge(9, 10, 13)
+    # Trino 483 fails here over a partition, and leaves its transaction open (docs/readers.md).
+    story.merge(9, 10, 13, by_hive=(each_trino.version, kind) == ("483", "partitioned"))
     story.insert(14, by_hive=True)
     story.ours("major")
     story.clean()
