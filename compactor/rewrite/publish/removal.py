@@ -93,7 +93,7 @@ class Hiding:
             self._put_back_others(expected)
 
     def _rename_each(self, waiting: dict[str, str]) -> None:
-        """Renames directories to their hidden names until one of them fails, and takes these out of ``waiting``."""
+        """Renames directories to their hidden names until one fails; takes them out of ``waiting``."""
         try:
             for final in self._storage.rename_each(self._location, dict(waiting)):
                 self.hidden[final] = waiting.pop(final)

@@ -1,4 +1,4 @@
-"""How often a worker and a cleaner ask the store for a small partition."""
+"""Calls of a worker and a cleaner to the store for a small partition."""
 
 from __future__ import annotations
 
