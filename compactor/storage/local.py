@@ -331,7 +331,7 @@ def _status(path: str) -> os.stat_result:
 
 
 def _rename(old: str, source_directory: int, new: str, target_directory: int, *, target: str) -> None:
-    """Renames an entry of an open directory to the path ``target`` in another one; refuses an existing target."""
+    """Renames an entry of an open directory to ``target`` in another; refuses an existing target."""
     try:
         exclusive_rename.rename(old, source_directory, new, target_directory)
     except FileExistsError:

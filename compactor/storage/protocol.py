@@ -152,7 +152,7 @@ class Storage(Protocol):
         """
 
     def adopt(self, path: str, files: Mapping[str, str | bytes] = NO_FILES, *, like: str) -> Mapping[str, int]:
-        """Adds ``files`` to ``path``, then gives everything below it the owner, group, mode and ACL of ``like``.
+        """Adds ``files`` to ``path`` and gives all below it the owner, group, mode and ACL of ``like``.
 
         ``path`` is a directory inside one of ``make_private``.
 

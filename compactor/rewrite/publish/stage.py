@@ -159,7 +159,7 @@ def _row_figures(plan: Plan, results: Iterable[UnitResult]) -> RowFigures | None
 
 
 def _directories(plan: Plan, results: Iterable[UnitResult], added: dict[str, str | bytes]) -> list[StagedDirectory]:
-    """Returns one directory, or a pair with the rows first; their files come to ``added``, see ``Storage.adopt``."""
+    """Returns one directory, or a pair with the rows first; adds their files to ``added``."""
     outputs = [output for result in results for output in result.outputs]
     kinds = sorted({o.kind for o in outputs}, key=lambda kind: kind is DeltaKind.DELETE)
     if plan.shape is Shape.MAJOR or not kinds:
