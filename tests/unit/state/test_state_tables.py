@@ -30,6 +30,7 @@ def test_no_number_that_counts_up_ends_at_32_bits(table: Table) -> None:
             )
 
 
+@pytest.mark.usefixtures("fresh")  # the options of MySQL are set when a state is created
 def test_names_differ_by_case_on_mysql_and_numbers_are_never_reused_on_sqlite() -> None:
     assert "utf8mb4_bin" in str(CreateTable(BATCHES).compile(dialect=dialect("mysql+pymysql")))
     assert "AUTOINCREMENT" in str(CreateTable(BATCHES).compile(dialect=dialect("sqlite")))

@@ -230,7 +230,7 @@ def test_only_what_is_ours_alone_is_adopted_or_added_to(tmp_path: Path) -> None:
     staging.rename(tmp_path / "away")
     (staging / "out" / "base_1").mkdir(parents=True)
     staging.chmod(0o755)
-    with pytest.raises(UnsafeDirectory, match=r".compactor_v7: belongs to user \d+ with mode 755"):
+    with pytest.raises(UnsafeDirectory, match=r".compactor_v7: belongs to user \S+ with mode 755"):
         STORAGE.adopt(f"{staging}/out", like=str(tmp_path))
     with pytest.raises(UnsafeDirectory, match=r".compactor_v7: belongs to user"):
         STORAGE.make_inside(f"{staging}/attempts")

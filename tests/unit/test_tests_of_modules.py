@@ -89,6 +89,16 @@ ELSEWHERE: dict[str, str] = {
     "site/view.py": "unit/site/test_site.py",
     "worker/waiting_entries.py": "unit/worker/test_worker.py",
     "worker/plan_summary.py": "unit/worker/test_planning.py",
+    "mirror/column_proof.py": "integration/mirror/test_column_proof.py",
+    "mirror/iceberg_commit.py": "integration/mirror/test_rules.py",
+    "mirror/mirror_pass.py": "integration/mirror/test_passes.py",
+    "mirror/mirrored_tables.py": "integration/mirror/test_rules.py",
+    "mirror/offset.py": "integration/mirror/test_passes.py",
+    "mirror/retention.py": "integration/mirror/test_retention.py",
+    "site/removal_records.py": "unit/airflow/page/test_figures_of_a_day.py",
+    "state/mirrors.py": "integration/mirror/test_passes.py",
+    "state/removals.py": "contract/test_state.py",
+    "tables/reading/versions.py": "unit/tables/reading/test_changes.py",
 }
 
 #: Files of tests about more than one module. Any other file whose module is gone is stale, or has to move with it.
@@ -96,6 +106,7 @@ WIDER: frozenset[str] = frozenset(
     [
         "acid/test_fixture_states.py",
         "acid/test_invisible.py",
+        "airflow/page/test_figures_of_a_day.py",
         "airflow/page/test_format.py",
         "metastore/test_observe.py",
         "orc/codecs/test_library_writer.py",
@@ -109,7 +120,7 @@ WIDER: frozenset[str] = frozenset(
         "tables/writing/test_rows_of_scans.py",
         "test_deployed.py",
         "test_documents.py",
-        "test_mirror.py",
+        "test_tests_of_modules.py",
         "test_nothing_is_unpickled.py",
         "test_scratch_names.py",
         "test_seed.py",
