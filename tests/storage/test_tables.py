@@ -160,7 +160,8 @@ def test_the_initiator_and_explain_see_it(site: Site, table: Table, place: Place
     (considered,) = initiate(site).considered
     assert (considered.entity, considered.entry_id) == (entity_of(table), 1)
     (told,) = explain(site, "default.t").partitions
-    assert (told.surveyed.location, told.surveyed.content.deltas) == (place.location, 6)
+    # readers read five deltas, not the one of the write that was not committed
+    assert (told.surveyed.location, told.surveyed.content.deltas) == (place.location, 5)
 
 
 def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Table, place: Place) -> None:
