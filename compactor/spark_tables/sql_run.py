@@ -172,13 +172,13 @@ class _Script:
         match action:
             case parsed_actions.NeedsSpark(query=query, into=into):
                 return self._query(query) if into is None else self._insert(statement, query, into)
-            case parsed_actions.Select(query=query, as_of=None) if query is not None and not in_transaction:
+            case parsed_actions.Select(query=query) if query is not None and not in_transaction:
                 return self._query(query, where=action.where if "\\" not in self._text else None)
             case parsed_actions.Update() | parsed_actions.Delete() if not in_transaction:
                 return self._change(statement, action)
             case parsed_actions.MultiInsert():
                 return self._insert_all(statement, action)
-            case parsed_actions.CreateTableAs():
+            case parsed_actions.CreateTableAs(select=select) if select is None or select.query is not None:
                 return self._create(statement, action)
             case parsed_actions.MergeStatement():
                 return self._merge(statement, action)

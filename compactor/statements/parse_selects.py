@@ -51,7 +51,9 @@ def parse_query(tokens: Sequence[Token]) -> Statement:
     if writes:
         return parse_multi_insert(tokens)
     try:
-        action = replace(_select(TokenReader(tokens)), query=build_query(tokens))
+        action = _select(TokenReader(tokens))
+        if action.as_of is None:
+            action = replace(action, query=build_query(tokens))
     except _NeedsSpark as error:
         action = NeedsSpark(because=str(error), query=build_query(tokens))
     except BadStatement as error:

@@ -379,7 +379,7 @@ class Select:
     where: str | None = None
     limit: int | None = None
     as_of: int | None = None
-    query: Query | None = None  #: the same for Spark
+    query: Query | None = None  #: the same for Spark; None with ``as_of``, which Spark never gets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from compactor.statements.tokens import Token, split_statements
 _REFUSED_SIGNS = frozenset("${}@")
 _CLOSE = ".,()[]"  #: next to these, no blank is needed between words
 _QUERIES = frozenset(("select", "with", "from", "values", "table"))
+_TRAVEL = ("system_version", "system_time", "version", "timestamp")
 _START = Token(kind="sign", value=";")
 _FUNCTIONS = """
 abs acos acosh add_months aes_decrypt aes_encrypt aggregate and any any_value approx_count_distinct approx_percentile
@@ -203,6 +204,7 @@ class SparkText:
     def _check_tokens(self, tokens: Sequence[Token], *, is_query: bool) -> list[Token]:
         """Checks tokens for Spark; returns the calls of functions that are on no list."""
         calls = []
+        _must_not_travel(tokens)
         defined = _find_defined_names(tokens)
         padded = [_START, _START, *tokens, _START]
         for before, token, after in zip(padded[1:], padded[2:], padded[3:], strict=False):
@@ -228,6 +230,18 @@ class SparkText:
             raise _refuse(token, f"TABLE {after} is not on the list of queries; write SELECT * FROM {after}")
         if not is_query and _is_sign(before, "(") and _is_word(token, *_QUERIES):
             raise _refuse(token, "a query is within an expression that may have none")
+
+
+def _must_not_travel(tokens: Sequence[Token]) -> None:
+    """Refuses ``VERSION AS OF 17`` and its other spellings: Spark reads no version of a DataFrame."""
+    for word, *others, value in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
+        is_travel = _is_word(word, *_TRAVEL) and _is_word(others[0], "as") and _is_word(others[1], "of")
+        if is_travel and (value.kind in ("number", "text") or _is_sign(value, "(", "-")):
+            raise _refuse(
+                word,
+                f"{str(word).upper()} AS OF is only read in SELECT * | count(*) | c, … FROM t FOR SYSTEM_VERSION AS OF n "
+                "[WHERE filter] [LIMIT n]; create a table from such a SELECT, and query that table",
+            )
 
 
 def _check_call(before: Token, token: Token, *, is_defined: bool) -> list[Token]:
@@ -279,6 +293,8 @@ def _behind_group(tokens: Sequence[Token], at: int) -> int:
 def _parts(action: parsed_actions.Action) -> tuple[list[Query], list[Span]]:
     """Returns the queries and expressions of an action that Spark evaluates."""
     match action:
+        case parsed_actions.CreateTableAs(select=parsed_actions.Select(query=None)):
+            return [], []
         case parsed_actions.NeedsSpark(query=query) | parsed_actions.CreateTableAs(query=query):
             return [query], []
         case parsed_actions.Select(query=query):
