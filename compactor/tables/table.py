@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from compactor.base.errors import CompactionFailed, Refused
-from compactor.base.ids import WriteId
 from compactor.batches.driver import run_entries
 from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
@@ -23,7 +22,7 @@ from compactor.site.site import Site
 from compactor.tables.reading.changes import ChangeRequest
 from compactor.tables.reading.scan import Scan, open_changes
 from compactor.tables.reading.scan_planning import ScanRequest
-from compactor.tables.reading.versions import VersionRange, current_version, find_version
+from compactor.tables.reading.versions import VersionRange, current_version, find_version, parse_version
 from compactor.tables.schema import NANOSECONDS, arrow_schema
 from compactor.tables.transactions.loaded_tables import LoadedTable, find_loaded
 from compactor.tables.transactions.transaction import Transaction
@@ -114,7 +113,7 @@ class Table:
             NotSupported: Arrow has no equivalent of a column's type.
         """
         fields = None if selected_fields is None else _names(selected_fields)
-        versions = None if as_of is None else VersionRange(until=WriteId(as_of))
+        versions = None if as_of is None else VersionRange(until=parse_version(as_of))
         request = ScanRequest(
             row_filter=row_filter, selected_fields=fields, row_ids=row_ids, timestamps=timestamps, versions=versions
         )
@@ -169,10 +168,11 @@ class Table:
             ChangesGone: changes of the range may be missing; ``first_version`` is the first version with complete changes.
             Refused: a version does not exist or is not final, or the range ends before it begins.
             NotFound: the table has no such column.
-            NotSupported: a column of the key is nested; or as for ``scan``.
+            NotSupported: a column of the key is nested, a column has the name of one of the feed; or as for ``scan``.
             SnapshotExpired, LockNotGranted: as for a scan.
         """
-        since, until = WriteId(starting_version), None if ending_version is None else WriteId(ending_version)
+        since = parse_version(starting_version)
+        until = None if ending_version is None else parse_version(ending_version)
         scan = ScanRequest(
             selected_fields=None if selected_fields is None else _names(selected_fields),
             row_ids=True,

@@ -8,7 +8,7 @@ Only files that may hold a change are opened, and of other rows' stripes no colu
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -32,7 +32,7 @@ from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
 from compactor.tables.reading.scan_task_reader import FileReader, Job, in_order, must_be_as_planned
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask, may_hold_rows
 from compactor.tables.reading.versions import write_ids_up_to
-from compactor.tables.schema import NANOSECONDS, ROW_ID, select
+from compactor.tables.schema import IN_PARTS, NANOSECONDS, PARTS, ROW_ID
 from compactor.tables.transactions.transaction import Transaction
 
 INSERT, DELETE = "insert", "delete"
@@ -44,6 +44,7 @@ _CHANGE_COLUMNS = (
     pa.field(COMMIT_VERSION, pa.int64(), nullable=False),
     pa.field(COMMIT_TIMESTAMP, pa.timestamp("ms", tz="UTC")),
 )
+_NAMES = frozenset((*(field.name for field in _CHANGE_COLUMNS), ROW_ID))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +59,16 @@ class ChangeRequest:
 
         Raises:
             NotFound: the table has no such column.
-            NotSupported: Arrow has no equivalent of a column's type, or a column of the key is nested.
+            NotSupported: Arrow has no equivalent of a column's type, a column of the key is nested, or a column has the name
+                of a column of the feed.
         """
         keys = replace(self.scan, selected_fields=self.key, row_ids=False, timestamps=NANOSECONDS).schema(table)
+        columns = replace(self.scan, row_ids=False).schema(table).names
+        if taken := [name for name in (*columns, *keys.names) if name.lower() in _NAMES]:
+            raise NotSupported(
+                f"{table}: column {taken[0]} has the name of a column of the feed; name other columns in selected_fields "
+                "and in the key"
+            )
         if nested := [field.name for field in keys if pa.types.is_nested(field.type)]:
             raise NotSupported(
                 f"{table}: column {nested[0]} cannot identify rows: expected columns of plain types in the key, found "
@@ -100,18 +108,23 @@ def read_changes(txn: Transaction, table: Table, request: ChangeRequest, threads
 def _find_updates(txn: Transaction, table: Table, request: ChangeRequest, threads: int) -> pa.Array:
     """Returns for each change, in order, whether it is half of an update.
 
-    An update is one delete and one insert of one key in one commit. NULL equals nothing.
+    An update is one delete and one insert of one key in one commit. NULL equals nothing, and -0.0 equals 0.0.
     """
-    scan = replace(request.scan, selected_fields=request.key, timestamps=NANOSECONDS)
+    scan = replace(request.scan, selected_fields=request.key, timestamps=IN_PARTS)
     batches = list(ChangePlan.from_request(txn, table, scan).read(txn, threads))
     if not batches:
         return pa.array([], pa.bool_())
     changes = pa.Table.from_batches(batches)
-    keys = _select_names(table, request.key)
-    is_insert = pc.equal(changes[CHANGE_TYPE], INSERT)
-    rows = changes.select([*keys, COMMIT_VERSION])
-    rows = rows.append_column("is_insert", is_insert.cast(pa.int64()))
-    rows = rows.append_column("position", pa.array(np.arange(changes.num_rows)))
+    columns = changes.columns[1 : -len(_CHANGE_COLUMNS)]  # the first one is row__id
+    keys = {f"key_{number}": column for number, column in enumerate(_split_keys(columns))}
+    rows = pa.table(
+        keys
+        | {
+            COMMIT_VERSION: changes[COMMIT_VERSION],
+            "is_insert": pc.equal(changes[CHANGE_TYPE], INSERT).cast(pa.int64()),
+            "position": np.arange(changes.num_rows),
+        }
+    )
     for name in keys:
         rows = rows.filter(pc.is_valid(rows[name]))
     groups = rows.group_by([*keys, COMMIT_VERSION]).aggregate(
@@ -125,11 +138,16 @@ def _find_updates(txn: Transaction, table: Table, request: ChangeRequest, thread
     return pa.array(paired)
 
 
-def _select_names(table: Table, names: Sequence[str]) -> list[str]:
-    """Returns the names of columns as the table spells them."""
-    selection = select(table, names)
-    columns = [table.columns[place] for place in selection.columns]
-    return [column.name for column in (*columns, *(table.partition_keys[place] for place in selection.keys))]
+def _split_keys(columns: Iterable[pa.ChunkedArray]) -> Iterator[pa.ChunkedArray]:
+    """Yields columns that are equal where keys are; a timestamp becomes seconds and nanoseconds."""
+    for column in columns:
+        if column.type.equals(PARTS):
+            yield pc.struct_field(column, "seconds")
+            yield pc.struct_field(column, "nanos")
+        elif pa.types.is_floating(column.type):
+            yield pc.add(column, pa.scalar(0, column.type))  # -0.0 becomes 0.0
+        else:
+            yield column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +179,8 @@ class ChangePlan:
         for task in self.scan.tasks:
             if not may_hold_rows(task.deletes, later):
                 task = replace(task, inserts=may_hold_rows(task.inserts, later))
+                if not task.inserts:
+                    continue
             for batch in TaskChanges(plan=self, task=task, storage=txn.site.storage).read(threads):
                 txn.check()
                 yield batch
@@ -182,8 +202,6 @@ class TaskChanges:
             ChangesGone: the row of a delete event is missing.
         """
         scan, task = self.plan.scan, self.task
-        if not task.inserts:
-            return
         try:
             with tempfile.TemporaryDirectory(prefix="compactor-changes-") as scratch:
                 events = load_delete_events(

@@ -61,11 +61,14 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
     write_ids = txn.write_ids(table)
     locations = {part.name: path_of(txn.site.storage, table, part.partition) for part in chosen}
     directories = {part.name: _directory(txn, table, locations[part.name]) for part in chosen}
+    is_feed = request.versions is not None and request.versions.since is not None
     if request.versions is None:
         tasks = [task for part in chosen for task in _tasks(locations[part.name], part, directories[part.name], txn)]
     else:
         versions = request.versions.with_end(txn, table)
-        versions.must_be_whole(table, [(locations[name], directory) for name, directory in directories.items()])
+        versions.must_be_whole(
+            table, [(locations[name], directory) for name, directory in directories.items()], write_ids
+        )
         assert versions.until is not None
         write_ids = write_ids_up_to(write_ids, versions.until)
         tasks = [task for part in chosen for task in _tasks(locations[part.name], part, directories[part.name])]
@@ -89,7 +92,7 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
         row_ids=request.row_ids,
         default_zone=find_default_zone(txn.site, table),
         is_gregorian=not is_hive_4(txn.site),
-        tasks=tuple(task for task in tasks if task.inserts),
+        tasks=tuple(task for task in tasks if task.inserts or (is_feed and task.deletes)),
     )
 
 
@@ -198,11 +201,11 @@ def _tasks(location: str, part: _Part, directory: AcidDirectory, txn: Transactio
     inserts, deletes = inputs_by_number(directory)
     if txn is not None:
         overlay(inserts, deletes, txn.pending.at(location))
-    for number in sorted(inserts):
+    for number in sorted({*inserts, *deletes}):
         yield ScanTask(
             location=location,
             number=number,
-            inserts=tuple(inserts[number]),
+            inserts=tuple(inserts.get(number, ())),
             deletes=tuple(deletes.get(number, ())),
             partition=part.name,
             constants=part.constants,

@@ -10,6 +10,7 @@ up to 14 deleted them.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,18 @@ from compactor.base.errors import ChangesGone, Refused, SnapshotExpired
 from compactor.base.ids import ORIGINALS_ONLY, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.tables.transactions.transaction import Transaction
+
+
+def parse_version(version: int) -> WriteId:
+    """Returns a version that a program has given.
+
+    Raises:
+        Refused: it is not a whole number.
+    """
+    try:
+        return WriteId(operator.index(version))
+    except TypeError:
+        raise Refused(f"version {version!r} is not available: expected a whole number, as version() returns") from None
 
 
 def find_version(write_ids: ValidWriteIdList, own: WriteId | None = None) -> WriteId:
@@ -77,8 +90,13 @@ class VersionRange:
             )
         return replace(self, until=until)
 
-    def must_be_whole(self, table: Table, directories: Iterable[tuple[str, AcidDirectory]]) -> None:
+    def must_be_whole(
+        self, table: Table, directories: Iterable[tuple[str, AcidDirectory]], write_ids: ValidWriteIdList
+    ) -> None:
         """Checks that ``directories``, by location, prove every row and change of the range.
+
+        Args:
+            write_ids: the list of the reader's snapshot.
 
         Raises:
             SnapshotExpired: rows of the version may be missing.
@@ -91,31 +109,34 @@ class VersionRange:
                 first = first_proved(merged, self.until)
                 raise SnapshotExpired(
                     f"{table}: version {self.until} can no longer be read: {at.explain()}; the oldest version "
-                    f"after it that can be read is {first}"
+                    f"after it that can be read is {first}{_after_open(write_ids, first)}"
                 )
             return
-        if self.is_net:
-            lost = merged
-        else:  # rows that came and went within a merged range have left no trace
-            lost = [
-                item if item.is_base else replace(item, first=WriteId(0))
-                for item in merged
-                if item.is_base or item.first <= self.until
-            ]
+        # rows that came and went within a merged range have left no trace, which only a net feed does not miss
+        gone = merged if self.is_net else [item if item.is_base else replace(item, first=WriteId(0)) for item in merged]
+        lost = [item for item, range_ in zip(gone, merged, strict=True) if item.is_base or range_.first <= self.until]
         if (at := _find(lost, self.since)) is not None:
-            first = first_proved(lost, self.since)
+            first = first_proved(gone, self.since)
             raise ChangesGone(
                 f"{table}: the changes since version {self.since} are no longer complete: {at.explain()}; they are complete "
-                f"since version {first}: read the table as of version {first}, and continue from there",
+                f"since version {first}: read the table as of version {first}{_after_open(write_ids, first)}, and continue "
+                "from there",
                 first,
             )
         if (at := _find(merged, self.until)) is not None:
             first = first_proved(merged, self.until)
             raise ChangesGone(
                 f"{table}: the changes up to version {self.until} are no longer complete: {at.explain()}; let them end with "
-                f"version {first}",
+                f"version {first}{_after_open(write_ids, first)}",
                 first,
             )
+
+
+def _after_open(write_ids: ValidWriteIdList, version: WriteId) -> str:
+    """Returns when ``version`` becomes final; nothing if it is."""
+    if write_ids.min_open is None or write_ids.min_open > version:
+        return ""
+    return f", once write {write_ids.min_open} has ended"
 
 
 def _explain(txn: Transaction, table: Table, current: WriteId) -> str:

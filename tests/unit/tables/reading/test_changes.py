@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import shutil
 import time
@@ -108,6 +109,28 @@ def test_several_rows_of_a_key_are_no_update(table: Table) -> None:
     assert {change[1] for change in changes(table, 2, key=["i"])} == {"delete", "insert"}
 
 
+def test_keys_are_equal_as_in_joins(site: Site, table: Table) -> None:
+    """Times beyond nanoseconds and zeros of both signs are found, and names of columns do not matter."""
+    created = Store(site).create_table("db.k", {"position": "timestamp", "is_insert": "double", "s": "string"})
+    old = datetime.datetime(2500, 1, 1)
+    zero = pa.table({"position": pa.array([old], pa.timestamp("us")), "is_insert": [0.0], "s": ["a"]})
+    created.append(zero)
+    created.upsert(zero.set_column(1, "is_insert", pa.array([-0.0])), ["is_insert"])
+    for form in ("us", "parts"):
+        images = created.changes(1, key=["Position", "is_insert"], timestamps=form).read_all()["_change_type"]
+        assert sorted(images.to_pylist()) == ["update_postimage", "update_preimage"]
+
+
+def test_columns_that_are_called_like_those_of_the_feed_are_refused(site: Site, table: Table) -> None:
+    created = Store(site).create_table("db.k", {"i": "int", "_commit_Version": "int"})
+    created.append(pa.table({"i": [1], "_commit_version": [7]}))
+    with pytest.raises(NotSupported, match="column _commit_version has the name of a column of the feed"):
+        created.changes(0)
+    with pytest.raises(NotSupported, match="column _commit_version has the name"):
+        created.changes(0, selected_fields=["i"], key=["_commit_version"])
+    assert created.changes(0, selected_fields=["i"], key=["i"]).read_all()["i"].to_pylist() == [1]
+
+
 def test_a_net_feed_leaves_out_what_came_and_went(table: Table) -> None:
     table.append(rows((4, "d"), (5, "e")))
     table.delete("i in (1, 4)")
@@ -196,6 +219,23 @@ def test_a_minor_ends_the_feed_within_its_range(site: Site, table: Table) -> Non
     assert values(table, 3) == [1, 2, 3]
 
 
+def test_the_version_to_continue_from_can_be_read(site: Site, table: Table) -> None:
+    """One partition is replaced by version 2, and a minor of the other has merged the versions 1 to 4."""
+    parted = Store(site).create_table("db.p", {"i": "int", "p": "int"}, partitioned_by=["p"])
+    parted.append(pa.table({"i": [1, 2], "p": [1, 2]}))
+    parted.overwrite(pa.table({"i": [3]}), partition={"p": 1})
+    for number in (4, 5):
+        parted.append(pa.table({"i": [number], "p": [2]}))
+    request_compaction(site, table="db.p", partition="p=2", type="minor")
+    run_entries(site, list_claimable_ids(site), InProcessRunner())
+    for range_ in ((0, 0), (0, 4), (1, 2)):
+        with pytest.raises(ChangesGone) as gone:
+            parted.changes(*range_)
+        assert gone.value.first_version == 4
+    assert values(parted, 4) == [2, 3, 4, 5]
+    assert parted.changes(4).read_all().num_rows == 0
+
+
 def test_only_partitions_that_are_read_must_be_whole(site: Site, table: Table) -> None:
     parted = Store(site).create_table("db.p", {"i": "int", "p": "int"}, partitioned_by=["p"])
     parted.append(pa.table({"i": [1, 2], "p": [1, 2]}))
@@ -280,6 +320,44 @@ def test_a_row_that_is_missing_ends_the_feed(table: Table, warehouse: Path) -> N
     with pytest.raises(ChangesGone, match=r"1 rows in .* were deleted since version 2, but only 0 of them") as gone:
         table.changes(2).read_all()
     assert gone.value.first_version == 3
+
+
+def test_rows_whose_file_is_missing_end_the_feed(site: Site, table: Table, warehouse: Path) -> None:
+    created = Store(site).create_table("db.b", {"i": "int"}, clustered_by=(["i"], 3))
+    created.append(pa.table({"i": range(12)}))
+    created.delete("i < 12")
+    files = sorted(warehouse.glob("b/delta_*/bucket_*"))
+    assert len(files) == 3
+    files[1].unlink()
+    for net in (False, True):
+        with pytest.raises(ChangesGone, match=r"rows in .* were deleted since version 1, but only 0 of them"):
+            created.changes(1, net=net).read_all()
+    assert created.changes(2).read_all().num_rows == 0
+
+
+def test_a_version_that_is_not_final_is_named_with_what_it_waits_for(site: Site, table: Table) -> None:
+    """A write is open in one partition while another partition is replaced."""
+    created = Store(site).create_table("db.p", {"i": "int", "p": "int"}, partitioned_by=["p"])
+    created.append(pa.table({"i": [1, 2], "p": [1, 2]}))
+    with Store(site).transaction() as txn:
+        txn.load_table("db.p").append(pa.table({"i": [3]}), partition={"p": 2})
+        created.overwrite(pa.table({"i": [4]}), partition={"p": 1})
+        with pytest.raises(SnapshotExpired, match=r"that can be read is 3, once write 2 has ended$"):
+            created.scan(as_of=created.version()).to_arrow()
+        with pytest.raises(ChangesGone, match=r"as of version 3, once write 2 has ended, and continue"):
+            created.changes(1)
+    with pytest.raises(SnapshotExpired, match=r"that can be read is 3$"):
+        created.scan(as_of=1).to_arrow()
+    assert values(created, 3) == [2, 3, 4]
+
+
+def test_versions_that_are_no_numbers_are_refused(table: Table) -> None:
+    for version in ("1", 1.0, None):
+        with pytest.raises(Refused, match=rf"version {version!r} is not available: expected a whole number"):
+            table.changes(version)  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="version '1'"):
+        table.scan(as_of="1")  # type: ignore[arg-type]
+    assert table.scan(as_of=np.int64(1)).count() == 3  # type: ignore[arg-type]
 
 
 def test_versions_that_do_not_exist_are_refused(table: Table) -> None:
