@@ -44,7 +44,6 @@ Anybody who may `ALTER TABLE` can write table and database parameters. Compactor
 them. `compactor explain DB.TABLE`, `compactor show settings DB.TABLE --changed` and the page list what has no effect, with
 the reason: refused values, unknown `compactor…` keys, names in another case, and values that another source overrides.
 
-
 * `compactor.KEY` and `compactorthreshold.KEY` for the settings marked *table* below. If both are set, the second wins.
 * `compactor.spark.KEY` for the keys of Spark in `compactor.allowed.spark.conf`, which may list sizes, counts, times and
   switches of Spark's resources ([all of them](spark.md#entries-that-run-together)). Other keys are never taken.

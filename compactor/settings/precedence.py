@@ -40,6 +40,7 @@ _RANK = {
     "hive-site.xml": 9,
     "default": 10,
 }
+_DEFAULT = "default"  #: the source of defaults, which depend on the store and which nobody has written
 _MODES_LAYER = "compactor.toml"  #: the layer that modes of databases belong to
 _SITE_FILES = frozenset({"metastore-site.xml", "hive-site.xml"})
 _UNTRUSTED = frozenset({"request", "override", "table", "database"})
@@ -122,11 +123,11 @@ class Settings:
         for layer in self.layers:
             if setting.key in layer.values:
                 return layer.values[setting.key], layer.name
-        return setting.default, "default"
+        return setting.default, _DEFAULT
 
     def _tightest(self, setting: Setting) -> tuple[str, str]:
         candidates = [(layer.values[setting.key], layer.name) for layer in self.layers if setting.key in layer.values]
-        site = next((item for item in candidates if item[1] not in _UNTRUSTED), (setting.default, "default"))
+        site = next((item for item in candidates if item[1] not in _UNTRUSTED), (setting.default, _DEFAULT))
         rank = {choice: number for number, choice in enumerate(setting.choices)}
         return min(
             (site, *(item for item in candidates if item[1] in _UNTRUSTED)), key=lambda item: rank.get(item[0], -1)
@@ -171,10 +172,11 @@ class Settings:
 
     @property
     def without_effect(self) -> tuple[tuple[str, str], ...]:
-        """The properties and values that do not count: ignored or overridden, each with the reason."""
+        """The written properties and values that do not count: ignored or overridden, each with the reason."""
         overridden = [
             (f"{layer.name}: {key}", f"the value of {source} counts")
             for layer in self.layers
+            if layer.name != _DEFAULT
             for key in layer.values
             if (source := self.source(key)) != layer.name
         ]

@@ -317,6 +317,14 @@ def test_a_value_that_another_overrides_is_named() -> None:
     assert loose.without_effect == (("table: compactor.mode", "the value of flag counts"),)
 
 
+def test_a_default_that_another_value_overrides_is_not_named() -> None:
+    """The default mode of an embedded metastore: nobody wrote it, so nobody has to correct it."""
+    embedded = Layer(name="default", values={"compactor.mode": "clean"})
+    settings = Settings.of([embedded, Layer(name="compactor.toml", values={"compactor.mode": "request"})])
+    assert settings.raw("compactor.mode") == ("request", "compactor.toml")
+    assert settings.without_effect == ()
+
+
 def test_a_request_with_an_unknown_property_is_refused() -> None:
     with pytest.raises(BadSetting, match=r"'orc.compress'.*tblprops"):
         with_request(Settings.of(), {"orc.compress": "ZLIB"})
