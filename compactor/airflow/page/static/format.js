@@ -76,8 +76,9 @@ export function withMoments(text) {
   return text?.replace(/\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (time) => moment(Date.parse(time)));
 }
 
-/** Formats seconds in short form. */
+/** Formats seconds in short form; a minute and more like any duration. */
 export function seconds(value) {
   if (value == null) return "–";
-  return value < 1 ? `${Number((value * 1000).toPrecision(2))} ms` : `${value.toFixed(1)} s`;
+  if (value >= 59.95) return duration(value * 1000);
+  return value < 0.995 ? `${Number((value * 1000).toPrecision(2))} ms` : `${value.toFixed(1)} s`;
 }

@@ -50,15 +50,14 @@ async function load() {
 
 function columns() {
   const run = (text) => (row) => row.run ? text(row.run) : h("span", { class: "muted" }, "–");
-  const change = (before, after, text) => [text(before), h("span", { class: "to" }, h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "hidden" }, " to ")), text(after)];
   return [
     { label: "Table", wrap: true, cell: (row) => entity(`${row.dbname}.${row.tabname}`, row.partname) },
     { label: "ID", align: "right", cell: (row) => String(row.compactionid) },
     { label: "Type", cell: (row) => row.type.toLowerCase() },
     { label: "Committed", help: "Since then readers have the result; below, what became of the directories that it replaced", cell: committed },
-    { label: "Directories", align: "right", cell: run((r) => change(r.directories_before, r.directories_after, count)) },
-    { label: "Files", align: "right", cell: run((r) => change(r.files_before, r.files_after, count)) },
-    { label: "Size", align: "right", cell: run((r) => change(r.bytes_before, r.bytes_after, bytes)) },
+    { label: "Directories", align: "right", cell: run((r) => beforeAndAfter(r.directories_before, r.directories_after, count)) },
+    { label: "Files", align: "right", cell: run((r) => beforeAndAfter(r.files_before, r.files_after, count)) },
+    { label: "Size", align: "right", cell: run((r) => beforeAndAfter(r.bytes_before, r.bytes_after, bytes)) },
     { label: "Cost", wrap: true, help: "Bytes read and written; below, those of stripes copied unchanged, those of them that the store or file system copied by itself (in place), and those decoded and encoded again", cell: run(cost) },
     { label: "Time", align: "right", help: "From the claim to the commit of all entries that went together; below, what runs of earlier batches let expect", cell: time },
     { label: "Opening", wrap: true, help: "Measured: time to list and open the input files and the output files, as a reader does before its first row; the return is the slower over the faster", cell: run(opening) },
@@ -66,6 +65,11 @@ function columns() {
     { label: "", cell: (row) => row.can_retry && shell.overview.rights.compact
       ? h("button", { type: "button", class: "quiet", "aria-label": `Retry compaction ${row.compactionid}`, onclick: () => retry(row) }, "Retry…") : null },
   ];
+}
+
+/** Two figures, with an arrow between them that is read as "to". */
+function beforeAndAfter(before, after, text) {
+  return h("span", { class: "unbroken" }, text(before), h("span", { class: "to" }, h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "hidden" }, " to ")), text(after));
 }
 
 function committed(row) {
@@ -88,14 +92,16 @@ function time(row) {
 function cost(run) {
   if (run.bytes_copied == null) return bytes(run.bytes_moved);
   const inPlace = run.bytes_taken_over ? ` (${bytes(run.bytes_taken_over)} in place)` : "";
-  return [bytes(run.bytes_moved), h("span", { class: "partition" }, `copied ${bytes(run.bytes_copied)}${inPlace}, re-encoded ${bytes(run.bytes_reencoded)}`)];
+  const copied = h("span", { class: "unbroken" }, `copied ${bytes(run.bytes_copied)}${inPlace},`);
+  const reencoded = h("span", { class: "unbroken" }, `re-encoded ${bytes(run.bytes_reencoded)}`);
+  return [bytes(run.bytes_moved), h("span", { class: "partition" }, copied, " ", reencoded)];
 }
 
 function opening(run) {
   if (run.opening_before == null || run.opening_after == null) return h("span", { class: "muted" }, "not measured");
   const times = run.opening_before / run.opening_after;
   const text = times >= 1 ? `${times.toFixed(1)} times as fast` : `${(1 / times).toFixed(1)} times as slow`;
-  return [seconds(run.opening_before), h("span", { class: "to" }, h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "hidden" }, " to ")), seconds(run.opening_after), h("span", { class: "partition" }, text)];
+  return [beforeAndAfter(run.opening_before, run.opening_after, seconds), h("span", { class: "partition" }, text)];
 }
 
 function retry(row) {

@@ -7,6 +7,7 @@ import { fill, h, table } from "./dom.js";
 import { moment } from "./format.js";
 
 const DEFAULTS = { table: "", find: "", changed: true };
+const NUMBER = /^-?[\d.]+$/; // a value with a suffix, such as 300s, has its unit
 const state = kept(DEFAULTS);
 let filter;
 let list;
@@ -47,7 +48,7 @@ function draw() {
     caption: `Settings of ${of}`, rows, empty: state.changed ? "Everything that matches has its default." : "No setting matches.",
     columns: [
       { label: "Setting", wrap: true, cell: (row) => h("code", {}, row.key) },
-      { label: "Value", wrap: true, cell: (row) => [h("code", {}, row.value || "(empty)"), row.unit && !["text", "boolean"].includes(row.unit) ? h("span", { class: "partition" }, row.unit) : null] },
+      { label: "Value", wrap: true, cell: (row) => [h("code", {}, row.value || "(empty)"), NUMBER.test(row.value) && row.unit !== "text" ? h("span", { class: "partition" }, row.unit) : null] },
       { label: "From", wrap: true, cell: (row) => [h("span", { class: `chip ${row.source === "default" ? "plain" : "busy"}` }, row.source), author(row)] },
       { label: "Effect", wide: true, cell: (row) => row.effect },
       ...(state.table && shell.overview.rights.compact ? [{ label: "", cell: actions }] : []),

