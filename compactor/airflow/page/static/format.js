@@ -79,6 +79,6 @@ export function withMoments(text) {
 /** Formats seconds in short form; a minute and more like any duration. */
 export function seconds(value) {
   if (value == null) return "–";
-  if (value >= 59.95) return duration(value * 1000);
+  if (!value || value >= 59.95) return duration(value * 1000);
   return value < 0.995 ? `${Number((value * 1000).toPrecision(2))} ms` : `${value.toFixed(1)} s`;
 }

@@ -19,7 +19,7 @@ onTheme(redraw);
 let timer;
 addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(redraw, 150); });
 
-const TIMES = [0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18000, 36000,
+const TIMES = [0.00001, 0.00002, 0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 21600, 43200,
   ...[1, 10, 100, 1000].flatMap((days) => [days * 86400, days * 172800, days * 432000])]; // of an axis of seconds
 const DECIMAL = Array.from({ length: 18 }, (unused, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat(); // steps of an axis of bytes
 
@@ -40,7 +40,7 @@ function figure(place, key, title, sentence, series, text, labels = []) {
       width: Math.max(260, target.clientWidth), height: 190, cursor: { drag: { x: false, y: false } }, legend: { live: false },
       scales: { x: { time: false, range: (u, low, high) => [low - 0.7, high + 0.7] }, y: { range: (u, low, high) => [0, high * 1.1 || 1] } },
       series: [{ label: "Run" }, ...series.map(({ label, stroke, width }) => ({ label, fill: colour(stroke), stroke: colour(stroke), width: width ?? 0, paths: bars, points: { show: false } }))],
-      axes: [{ ...axis, grid: { show: false }, values: (u, ticks) => labels.length ? ticks.map((at) => labels[at] ?? "") : [], size: labels.length ? 28 : 12 }, { ...axis, size: 64, ...(text === bytes ? { incrs: DECIMAL } : text === seconds ? { incrs: TIMES } : {}), values: (u, ticks) => ticks.map(text) }],
+      axes: [{ ...axis, grid: { show: false }, values: (u, ticks) => labels.length ? ticks.map((at) => labels[at] ?? "") : [], size: labels.length ? 28 : 12 }, { ...axis, size: 72, ...(text === bytes ? { incrs: DECIMAL } : text === seconds ? { incrs: TIMES } : {}), values: (u, ticks) => ticks.map(text) }],
     }, [series[0].values.map((value, at) => at), ...series.map(({ values }) => values)], target);
     drawn.set(key, { draw, plot });
   };

@@ -66,8 +66,9 @@ def test_durations_have_their_largest_unit() -> None:
 
 
 def test_seconds_are_short_and_never_thousands_of_them() -> None:
-    values = [0.0005, 0.25, 0.9999, 1, 59.94, 59.96, 5_400, 54_000, 300_000]
+    values = [0, 0.0005, 0.25, 0.9999, 1, 59.94, 59.96, 5_400, 54_000, 300_000]
     assert formatted("seconds", values) == [
+        "0 s",
         "0.5 ms",
         "250 ms",
         "1.0 s",
