@@ -38,6 +38,7 @@ from compactor.base.errors import MirrorStopped, NotLossless, NotSupported
 from compactor.metastore.catalog.values import Column, Table
 from compactor.orc.format.hive_types import parse_hive_type, schema_text, valid_name
 from compactor.orc.format.types import TypeKind, Types
+from compactor.orc.format.widening import column_widens
 from compactor.tables.schema import PARTS
 
 FIRST_PARTITION_FIELD = 1000  #: ids of partition fields count from here
@@ -73,9 +74,10 @@ def iceberg_schema(table: Table) -> Schema:
         if names.count(name) > 1:
             raise NotSupported(f"{table}: two columns are called {name}; an Iceberg table needs one name for each")
     top = [next(ids) for _ in columns]
+    kinds = [_convert(table, column, ids) for column in columns]
     fields = [
-        NestedField(number, name, _convert(table, column, ids), required=False, doc=_describe(column.type))
-        for number, name, column in zip(top, names, columns, strict=True)
+        NestedField(number, name, kind, required=False, doc=schema_text(parse_hive_type(column.type)))
+        for number, name, kind, column in zip(top, names, kinds, columns, strict=True)
     ]
     return Schema(*fields)
 
@@ -133,7 +135,7 @@ def _convert_type(table: Table, column: Column, types: Types, place: int, ids: I
 
 
 def _describe(hive_type: str) -> str | None:
-    """Returns the type with which a column began, as the comment of its field; None for nested types."""
+    """Returns a part's type as the comment of its field; None for nested types."""
     return None if "<" in hive_type else hive_type.lower()
 
 
@@ -159,8 +161,26 @@ def evolve_schema(table: Table, current: Schema, last_id: int) -> Schema | None:
         *_merge_fields(table, known, columns, "", ids),
         *_merge_fields(table, known_keys, proposed_keys, "", ids),
     ]
-    schema = Schema(*merged, schema_id=current.schema_id)
+    hive_types = {field.name: field.doc for field in proposed.fields}
+    described = [_describe_again(table, field, hive_types[field.name]) for field in merged]
+    schema = Schema(*described, schema_id=current.schema_id)
     return None if schema.fields == current.fields else schema
+
+
+def _describe_again(table: Table, field: NestedField, hive_type: str | None) -> NestedField:
+    """Returns a column with its present Hive type as comment: Iceberg has one type for several of Hive's.
+
+    Raises:
+        MirrorStopped: the Hive type is narrower than the one in the comment.
+    """
+    if field.doc is None or hive_type is None or field.doc == hive_type:
+        return field
+    if not column_widens(parse_hive_type(field.doc), 0, parse_hive_type(hive_type), 0):
+        raise _stopped(
+            table,
+            f"column {field.name} was {field.doc} and is now {hive_type}, which may not hold all values of old files",
+        )
+    return field.model_copy(update={"doc": hive_type})
 
 
 def _merge_fields(

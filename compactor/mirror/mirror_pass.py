@@ -22,10 +22,11 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.base.errors import MirrorStopped, StorageError
+from compactor.base.errors import MirrorStopped, NotFound, StorageError
 from compactor.base.steps import MirrorStep, reach
 from compactor.metastore.catalog.values import Table
 from compactor.mirror.catalogs import catalog_errors
@@ -122,6 +123,7 @@ def open_pass(site: Site, mirror: Mirror, catalog: Catalog) -> Iterator[EndedPas
     must_match_head(mirror, iceberg, files)
     with transaction(site, role="mirror") as txn:
         table = load_mirrored_table(txn, mirror)
+        _must_have_partitions(mirror, iceberg, table)
         _must_have_token(txn, mirror, offset)
         plan = plan_scan(txn, table, ScanRequest(timestamps=IN_PARTS))
         _must_show_all(mirror, offset, plan.write_ids)
@@ -202,14 +204,36 @@ def must_match_head(mirror: Mirror, iceberg: IcebergTable, files: Sequence[Mirro
         )
 
 
+def _must_have_partitions(mirror: Mirror, iceberg: IcebergTable, table: Table) -> None:
+    """Checks that nobody has changed the partitions of the mirror's table, or upgraded its format (M2).
+
+    Raises:
+        MirrorStopped: somebody has.
+    """
+    expected = [key.name.lower() for key in table.partition_keys]
+    fields = iceberg.spec().fields
+    if [field.name for field in fields] != expected or not all(
+        isinstance(field.transform, IdentityTransform) for field in fields
+    ):
+        raise _foreign_head(mirror, f"the partitions are now {iceberg.spec()}")
+    if iceberg.format_version != 2:
+        raise _foreign_head(mirror, f"the format version is now {iceberg.format_version}")
+
+
 def load_mirrored_table(txn: Transaction, mirror: Mirror) -> Table:
     """Returns the mirrored table.
 
     Raises:
-        MirrorStopped: it was dropped and re-created (M3).
-        NotFound: it does not exist.
+        MirrorStopped: it was dropped or renamed, or dropped and re-created (M3).
     """
-    table = txn.site.metastore.catalog.table(mirror.database, mirror.table)
+    try:
+        table = txn.site.metastore.catalog.table(mirror.database, mirror.table)
+    except NotFound as error:
+        raise MirrorStopped(
+            f"{mirror.name}: the table is not in the metastore: it was renamed or dropped. Rename it back; or "
+            f"forget the mirror with `compactor mirror remove {mirror.name}`, which keeps {mirror.identifier}, and add one "
+            "of the renamed table with `compactor mirror add` and --as"
+        ) from error
     if table.id != mirror.table_id:
         raise MirrorStopped(
             f"{mirror.name}: the table has id {table.id}, but {mirror.table_id} when its mirror was added: it was dropped "

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from compactor.mirror.file_changes import LaterWriteIds
 from compactor.mirror.iceberg_schema import iceberg_schema, partition_spec
 from compactor.mirror.mirror_pass import DATA, METADATA, PassResult, read_offset, run_pass
 from compactor.mirror.offset import MIRROR
-from compactor.mirror.retention import expire_snapshots, remove_garbage
+from compactor.mirror.retention import PASS_FILE, expire_snapshots, remove_garbage
 from compactor.site.mode import must_write
 from compactor.site.site import Site, ground_of, must_have_its_own_ground, own_state
 from compactor.state.mirrors import Mirror
@@ -35,6 +36,8 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
+_CATALOG_FILE = re.compile(r"[\w.-]+\.metadata\.json(\.gz)?|version-hint\.text")  #: in the metadata directory
+_DROPPING = "compactor-dropping-"  #: begins the name of the mark that the mirror itself drops its table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,19 @@ def add_mirror(site: Site, wanted: NewMirror) -> Mirror:
     if wanted.timestamps not in (REFUSE, MICROSECONDS):
         raise Refused(f"timestamps {wanted.timestamps!r}: expected {REFUSE} or {MICROSECONDS}")
     catalog = open_catalog(site, wanted.catalog)
-    mirror = _create(site, catalog, table, wanted)
+    identifier, token = wanted.identifier or str(table), secrets.token_hex(16)
+    location = _create_table(site, catalog, table, identifier, token, wanted.location)
+    mirror = Mirror(
+        database=table.database,
+        table=table.name,
+        table_id=table.id,
+        catalog=wanted.catalog,
+        identifier=identifier,
+        token=token,
+        timestamps=wanted.timestamps,
+        for_pyiceberg=wanted.for_pyiceberg,
+        location=location,
+    )
     if not mirrors.add(site.name, mirror):
         with catalog_errors(mirror.identifier):
             catalog.drop_table(mirror.identifier)
@@ -93,32 +108,26 @@ def rebuild_mirror(site: Site, name: str) -> Mirror:
     must_be_readable(table)
     catalog = open_catalog(site, old.catalog)
     _drop(site, catalog, old)
-    new = _create(
-        site,
-        catalog,
-        table,
-        NewMirror(
-            table=old.name,
-            catalog=old.catalog,
-            identifier=old.identifier,
-            location=old.location,
-            timestamps=old.timestamps,
-            for_pyiceberg=old.for_pyiceberg,
-        ),
-    )
+    new = replace(old, token=secrets.token_hex(16), table_id=table.id, last_snapshot=None, error=None)
+    # Before the Iceberg table exists: whoever dies in between rebuilds again.
     if not own_state(site).mirrors.replace(site.name, old, new):
         raise Refused(f"{table}: another process has removed or rebuilt the mirror at the same time")
+    _create_table(site, catalog, table, new.identifier, new.token, new.location)
     return new
 
 
 def _drop(site: Site, catalog: Catalog, mirror: Mirror) -> None:
-    """Drops the Iceberg table of a mirror and removes its files; neither need exist.
+    """Drops the Iceberg table of a mirror and removes its files.
 
     Raises:
-        Refused: the table is not the mirror's, or a table lies in its directory by now (M1).
+        Refused: the table is not the mirror's or not there, or its directory has something that no pass wrote (M1, M2).
     """
     must_be_clear_of_tables(site, mirror, mirror.location)
     what = f"{mirror.identifier} in catalog {mirror.catalog}"
+    location = site.storage.resolve(mirror.location)
+    listed = {folder: site.storage.children(f"{location}/{folder}") for folder in (DATA, METADATA)}
+    _must_be_own_files(site, mirror, location, listed)
+    is_dropping = f"{location}/{METADATA}/{_DROPPING}{mirror.token}"
     with catalog_errors(what):
         if catalog.table_exists(mirror.identifier):
             iceberg = catalog.load_table(mirror.identifier)
@@ -126,49 +135,68 @@ def _drop(site: Site, catalog: Catalog, mirror: Mirror) -> None:
                 raise Refused(
                     f"{what}: is not the table that the mirror of {mirror.name} created, so it stays; drop it by hand"
                 )
+            site.storage.write(is_dropping, b"")
             catalog.drop_table(mirror.identifier)
-    location = site.storage.resolve(mirror.location)
-    for folder in (DATA, METADATA):
+        elif any(listed.values()) and not site.storage.exists(is_dropping):
+            raise Refused(
+                f"{what}: is not there, but its files are: it was renamed or dropped by another program. They stay in "
+                f"{mirror.location}; remove them once no table needs them. `compactor mirror remove {mirror.name}` without "
+                "--purge forgets the mirror"
+            )
+    for folder in (DATA, METADATA):  # the latter has the mark that the table was dropped
         site.storage.remove(f"{location}/{folder}")
 
 
-def _create(site: Site, catalog: Catalog, table: Table, wanted: NewMirror) -> Mirror:
-    identifier = wanted.identifier or str(table)
-    with catalog_errors(f"{identifier} in catalog {wanted.catalog}"):
-        token = secrets.token_hex(16)
-        location = _create_table(site, catalog, table, wanted, identifier, token)
-    return Mirror(
-        database=table.database,
-        table=table.name,
-        table_id=table.id,
-        catalog=wanted.catalog,
-        identifier=identifier,
-        token=token,
-        timestamps=wanted.timestamps,
-        for_pyiceberg=wanted.for_pyiceberg,
-        location=location,
-    )
+def _must_be_own_files(site: Site, mirror: Mirror, location: str, listed: Mapping[str, Sequence[str]]) -> None:
+    """Checks that passes and the catalog wrote everything in a mirror's directories.
+
+    Raises:
+        Refused: something else lies there.
+    """
+    strange = [
+        f"{folder}/{name}"
+        for folder, names in listed.items()
+        for name in names
+        if not (
+            PASS_FILE.fullmatch(name)
+            or (folder == METADATA and (_CATALOG_FILE.fullmatch(name) or name == f"{_DROPPING}{mirror.token}"))
+        )
+    ]
+    if strange:
+        raise Refused(
+            f"{mirror.name}: {len(strange)} files or directories in {mirror.location} are not the mirror's, such as "
+            f"{strange[0]}; they may have rows that exist nowhere else, so nothing was removed. Move them away if nobody "
+            f"needs them, or forget the mirror with `compactor mirror remove {mirror.name}` and add it under another name"
+        )
 
 
-def _create_table(site: Site, catalog: Catalog, table: Table, wanted: NewMirror, identifier: str, token: str) -> str:
+def _create_table(site: Site, catalog: Catalog, table: Table, identifier: str, token: str, location: str | None) -> str:
+    """Creates an empty Iceberg table, and returns its location."""
+    with catalog_errors(f"{identifier} in catalog {catalog.name}"):
+        return _create_iceberg_table(site, catalog, table, identifier, token, location)
+
+
+def _create_iceberg_table(
+    site: Site, catalog: Catalog, table: Table, identifier: str, token: str, wanted: str | None
+) -> str:
     namespace = Catalog.namespace_from(identifier)
     if not namespace:
         raise Refused(f"{identifier}: expected <namespace>.<table>")
     if catalog.table_exists(identifier):
         raise Refused(
-            f"{identifier} exists in catalog {wanted.catalog}, and a mirror takes over no table; name another one"
+            f"{identifier} exists in catalog {catalog.name}, and a mirror takes over no table; name another one"
         )
     _create_namespace(catalog, namespace)
     schema = iceberg_schema(table)
     creation = catalog.create_table_transaction(
         identifier,
         schema,
-        location=wanted.location,
+        location=wanted,
         partition_spec=partition_spec(table, schema),
         properties={**_PROPERTIES, MIRROR: token, "compactor.table": str(table)},
     )
     location: str = creation.table_metadata.location
-    _must_be_clear(site, identifier, location)
+    _must_be_clear(site, identifier, location, token)
     if names := site.storage.children(site.storage.resolve(location)):
         raise Refused(f"{identifier}: its location {location} is not empty (it has {names[0]}); name another one")
     creation.commit_transaction()
@@ -184,16 +212,18 @@ def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
 
 
 def must_be_clear_of_tables(site: Site, mirror: Mirror, location: str) -> None:
-    """Checks that a mirror's location neither lies in a table's or partition's, nor around one (M1).
+    """Checks that a mirror's location neither lies in a table's, partition's or other mirror's, nor around one (M1).
 
     Raises:
         Refused: it does.
     """
-    _must_be_clear(site, mirror.identifier, location)
+    _must_be_clear(site, mirror.identifier, location, mirror.token)
 
 
-def _must_be_clear(site: Site, identifier: str, location: str) -> None:
-    if (why := ground_of(site).refusal_of_mirror(location, identifier)) is not None:
+def _must_be_clear(site: Site, identifier: str, location: str, token: str) -> None:
+    mirrors = own_state(site).mirrors.of_all_metastores()
+    others = {f"the mirror of {other.name}": other.location for other in mirrors if other.token != token}
+    if (why := ground_of(site).refusal_of_mirror(location, identifier, others)) is not None:
         raise Refused(f"{why}; a mirror needs a directory of its own: name one with --location")
 
 
@@ -267,6 +297,7 @@ def run_mirror(site: Site, mirror: Mirror, open_once: Callable[[str], Catalog]) 
     state = own_state(site)
     try:
         with failing_alone(mirror.name):
+            mirror = find_mirror(site, mirror.name)  # passes over other mirrors may have taken long
             catalog = open_once(mirror.catalog)
             state.mirrors.begin_pass(site.name, mirror)
             result = run_pass(site, mirror, catalog)
@@ -285,7 +316,8 @@ def record_commit(site: Site, mirror: Mirror, result: PassResult) -> Mirror:
     """Stores the commit of a pass if it made one, and returns the mirror with it."""
     if result.snapshot is None:
         return mirror
-    own_state(site).mirrors.record_commit(site.name, mirror, result.snapshot)
+    if not own_state(site).mirrors.record_commit(site.name, mirror, result.snapshot):
+        return mirror  # another pass has recorded a commit since
     return replace(mirror, last_snapshot=result.snapshot)
 
 

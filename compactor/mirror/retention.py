@@ -27,19 +27,23 @@ from compactor.state.mirrors import Mirror
 log = logging.getLogger(__name__)
 RETENTION = "compactor.mirror.retention"
 #: 7316540042341-9f86d081884c7d65-3.orc: the head's id, the pass, and what the file is
-_NAME = re.compile(r"(?P<head>\d+)-[0-9a-f]{16}-[\w.-]+")
+PASS_FILE = re.compile(r"(?P<head>\d+)-[0-9a-f]{16}-[\w.-]+")
 
 
 def expire_snapshots(site: Site, mirror: Mirror, catalog: Catalog) -> int:
     """Expires the snapshots that are older than the retention, and returns their number.
 
-    The head stays, and so does a snapshot that a branch or tag of somebody names.
+    The head stays, and so does a snapshot that a branch or tag of somebody names. Nothing is expired unless the head is the
+    last commit of the mirror, because another pass may still have to compare it with an older one.
 
     Raises:
         MirrorStopped: the head is not ours.
     """
     iceberg = _load(mirror, catalog)
     metadata = iceberg.metadata
+    head = metadata.current_snapshot()
+    if head is None or head.snapshot_id != mirror.last_snapshot:
+        return 0
     settings = site.settings_of(Entity(database=mirror.database, table=mirror.table))
     oldest = site.metastore.now_ms() - settings.milliseconds(RETENTION)
     named = {reference.snapshot_id for reference in metadata.refs.values()}
@@ -50,15 +54,12 @@ def expire_snapshots(site: Site, mirror: Mirror, catalog: Catalog) -> int:
     ]
     if not expired:
         return 0
-    head = metadata.current_snapshot()
     with catalog_errors(mirror.identifier):
         catalog.commit_table(
             iceberg,
             (
                 AssertTableUUID(uuid=metadata.table_uuid),
-                AssertRefSnapshotId.model_validate(
-                    {"ref": MAIN_BRANCH, "snapshot-id": None if head is None else head.snapshot_id}
-                ),
+                AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head.snapshot_id}),
             ),
             (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired}),),
         )
@@ -78,7 +79,7 @@ def remove_garbage(site: Site, mirror: Mirror, catalog: Catalog) -> int:
         f"{folder}/{name}": match["head"]
         for folder in (DATA, METADATA)
         for name in site.storage.children(f"{location}/{folder}")
-        if (match := _NAME.fullmatch(name))
+        if (match := PASS_FILE.fullmatch(name))
     }
     # After the listing: a pass that began from another head than this one can never commit what was listed.
     iceberg = _load(mirror, catalog)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _FRESH_S = 60.0  #: the shortest time after which locations are read again
 _NEW = -1  #: stands for the id of a table that has none yet
+_MIRROR = 0  #: stands for a mirror; no table has this id
 _OF_OTHERS = -2  #: ids of other metastores' tables count down from here
 _SHARE = 20  #: reading locations takes at most 1/20 of a pass
 
@@ -105,18 +106,23 @@ class Ground:
         every = [*tables.values(), *self._places(tables, self._locations.partitions()), place]
         return find_overlaps([*every, *self._of_others()]).refusal(_NEW, None)
 
-    def refusal_of_mirror(self, location: str, identifier: str) -> str | None:
-        """Returns which table's or partition's directory overlaps a mirror's; None if none does.
+    def refusal_of_mirror(self, location: str, identifier: str, others: Mapping[str, str]) -> str | None:
+        """Returns which table's, partition's or other mirror's directory overlaps a mirror's; None if none does.
 
         See PROTOCOL 15.1.
 
         Args:
             identifier: the mirror's table; a Hive catalog lists it among the tables of its metastore.
+            others: the locations of other mirrors, by what they are.
         """
-        mirror = Place(table=_NEW, name=identifier, location=self._normalise(location))
+        mirror = Place(table=_MIRROR, name=identifier, location=self._normalise(location))
         tables = self._tables()
         elsewhere = self._places_elsewhere(tables, self._locations.partitions_elsewhere(_near([mirror])))
-        for outer, inner in overlapping_pairs([*tables.values(), *elsewhere, *self._of_others(), mirror]):
+        mirrors = [
+            Place(table=_NEW, name=name, location=self._normalise(place), is_transactional=True)
+            for name, place in others.items()
+        ]
+        for outer, inner in overlapping_pairs([*tables.values(), *elsewhere, *self._of_others(), *mirrors, mirror]):
             if mirror in (outer, inner):
                 other = inner if outer == mirror else outer
                 if other.is_transactional or (other.name, other.location) != (identifier, mirror.location):

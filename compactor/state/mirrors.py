@@ -56,6 +56,11 @@ class Mirrors:
         with self._database.read() as conn:
             return [_mirror(row) for row in conn.execute(query).mappings()]
 
+    def of_all_metastores(self) -> list[Mirror]:
+        """Returns the mirrors of every metastore that shares this state."""
+        with self._database.read() as conn:
+            return [_mirror(row) for row in conn.execute(select(MIRRORS)).mappings()]
+
     def find(self, metastore: str, database: str, table: str) -> Mirror | None:
         """Returns the mirror of a table; None if it has none."""
         with self._database.read() as conn:
@@ -108,12 +113,19 @@ class Mirrors:
             conn.execute(update(MIRRORS).where(_is_mirror(metastore, mirror)).values(UNDER_WAY=1))
 
     @retried
-    def record_commit(self, metastore: str, mirror: Mirror, snapshot: int) -> None:
-        """Stores the commit of a pass."""
+    def record_commit(self, metastore: str, mirror: Mirror, snapshot: int) -> bool:
+        """Stores the commit of a pass; returns false if another commit was stored since ``mirror`` was read.
+
+        Otherwise a slow process would put an older commit in place of a newer one.
+        """
         with self._database.write() as conn:
             lock_state(conn)
             values = {"LAST_SNAPSHOT": snapshot, "COMMITTED_AT": now_ms(conn)}
-            conn.execute(update(MIRRORS).where(_is_mirror(metastore, mirror)).values(values))
+            is_as_read = (
+                _M.LAST_SNAPSHOT.is_(None) if mirror.last_snapshot is None else _M.LAST_SNAPSHOT == mirror.last_snapshot
+            )
+            changed = conn.execute(update(MIRRORS).where(_is_mirror(metastore, mirror), is_as_read).values(values))
+            return changed.rowcount > 0
 
     @retried
     def record_pass(self, metastore: str, mirror: Mirror) -> None:

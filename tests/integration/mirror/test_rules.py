@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform
 from sqlalchemy import select
 
 from compactor.base import steps
@@ -15,12 +18,17 @@ from compactor.base.errors import MirrorOvertaken, MirrorStopped, NotFound, NotS
 from compactor.base.steps import AnyStep, MirrorStep
 from compactor.initiator.initiator import initiate
 from compactor.metastore.schema.tables import HIVE_LOCKS, TXNS
+from compactor.mirror import mirrored_tables
 from compactor.mirror.catalogs import open_catalog
+from compactor.mirror.mirror_pass import PassResult
 from compactor.mirror.mirrored_tables import (
     NewMirror,
     add_mirror,
     find_mirror,
+    rebuild_mirror,
+    record_commit,
     remove_mirror,
+    run_mirror,
     run_mirrors,
     show_mirrors,
 )
@@ -29,7 +37,7 @@ from compactor.tables.store import Store
 from tests.integration.mirror.conftest import COLUMNS, numbered
 from tests.support.backups import Backup
 from tests.support.insert_only import make_insert_only
-from tests.support.mirrored import MirroredTable, with_catalog
+from tests.support.mirrored import MirroredTable, execute, with_catalog
 
 
 @pytest.mark.parametrize("place", ["warehouse/t", "warehouse/t/mirror", "", "warehouse", "elsewhere/one", "elsewhere"])
@@ -64,6 +72,14 @@ def test_no_table_is_taken_over(mirrored: MirroredTable, tmp_path: Path) -> None
         add_mirror(mirrored.site, NewMirror(table="d.u", catalog="lake"))
     with pytest.raises(Refused, match=r"d\.t: has a mirror already: d\.t in catalog lake"):
         add_mirror(mirrored.site, NewMirror(table="d.t", catalog="lake", identifier="d.other"))
+
+
+@pytest.mark.parametrize("place", ["", "/data/u", "/.."])
+def test_a_mirror_overlaps_no_other_mirror(mirrored: MirroredTable, place: str) -> None:
+    Store(mirrored.site).create_table("d.u", COLUMNS)
+    location = f"{mirrored.iceberg.location()}{place}"
+    with pytest.raises(Refused, match=r"overlaps .*, the directory of the mirror of d\.t"):
+        add_mirror(mirrored.site, NewMirror(table="d.u", catalog="lake", location=location))
 
 
 def test_tables_of_other_kinds_are_refused(store: Store, tmp_path: Path) -> None:
@@ -109,6 +125,46 @@ def test_a_head_that_was_put_back_stops_the_mirror(mirrored: MirroredTable) -> N
     mirrored.must_be_equal()
     mirrored.iceberg.manage_snapshots().set_current_snapshot(first.snapshot_id).commit()
     must_stop(mirrored, r"does not come after our last commit \d+")
+
+
+def test_other_partitions_stop_the_mirror(mirrored: MirroredTable) -> None:
+    mirrored.must_be_equal()
+    with mirrored.iceberg.update_spec() as change:
+        change.add_field("id", BucketTransform(4), "part")
+    mirrored.table.append(numbered(range(5, 8)))
+    must_stop(mirrored, "the partitions are now .*bucket")
+
+
+def test_a_table_that_was_renamed_in_hive_stops_the_mirror(mirrored: MirroredTable) -> None:
+    mirrored.must_be_equal()
+    execute(mirrored.site, "ALTER TABLE d.t RENAME TO d.u")
+    must_stop(mirrored, r"renamed or dropped.*mirror remove d\.t")
+    execute(mirrored.site, "ALTER TABLE d.u RENAME TO d.t")
+    mirrored.must_be_equal()
+
+
+def test_a_mirror_that_waited_for_others_is_read_again(mirrored: MirroredTable) -> None:
+    """Other passes may have committed since, and old snapshots may be gone."""
+    mirrored.must_be_equal()
+    old = find_mirror(mirrored.site, "d.t")
+    for number in (5, 6):
+        mirrored.table.append(numbered(range(number, number + 1)))
+        mirrored.run()
+    metadata = mirrored.iceberg.metadata
+    with mirrored.iceberg.maintenance.expire_snapshots() as expiry:
+        expiry.by_ids(
+            [item.snapshot_id for item in metadata.snapshots if item.snapshot_id != metadata.current_snapshot_id]
+        )
+    assert run_mirror(mirrored.site, old, lambda name: open_catalog(mirrored.site, name)).error is None
+
+
+def test_a_slow_pass_records_no_older_commit(mirrored: MirroredTable) -> None:
+    mirrored.must_be_equal()
+    slow = find_mirror(mirrored.site, "d.t")
+    mirrored.table.append(numbered(range(5, 8)))
+    newest = mirrored.run()
+    assert record_commit(mirrored.site, slow, PassResult(snapshot=1)) == slow
+    assert find_mirror(mirrored.site, "d.t").last_snapshot == newest.snapshot
 
 
 def test_a_table_that_was_created_again_in_the_catalog_stops_the_mirror(
@@ -189,3 +245,61 @@ def test_a_removed_mirror_leaves_its_table_unless_purged(mirrored: MirroredTable
     remove_mirror(mirrored.site, "d.t", purge=True)
     assert not list(Path(f"{location}-2").rglob("*.orc"))
     assert not open_catalog(mirrored.site, "lake").table_exists("d.t")
+
+
+REMOVALS = pytest.mark.parametrize(
+    "remove", [rebuild_mirror, partial(remove_mirror, purge=True)], ids=["rebuild", "purge"]
+)
+
+
+@REMOVALS
+def test_files_of_other_programs_are_never_removed(mirrored: MirroredTable, remove: Callable[..., object]) -> None:
+    mirrored.must_be_equal()
+    with mirrored.iceberg.transaction() as txn:
+        txn.set_properties({"write.format.default": "parquet"})
+        txn.append(numbered(range(90, 92)))
+    before = content(mirrored)
+    with pytest.raises(Refused, match=r"are not the mirror's, such as data/.*\.parquet.*nothing was removed"):
+        remove(mirrored.site, "d.t")
+    assert content(mirrored) == before
+    assert len(mirrored.shown()) == 7
+
+
+@REMOVALS
+def test_a_mirror_that_was_renamed_in_its_catalog_keeps_its_files(
+    mirrored: MirroredTable, remove: Callable[..., object]
+) -> None:
+    mirrored.must_be_equal()
+    catalog = open_catalog(mirrored.site, "lake")
+    catalog.rename_table("d.t", "d.kept")
+    with pytest.raises(Refused, match=r"was renamed or dropped by another program.*without --purge forgets"):
+        remove(mirrored.site, "d.t")
+    assert catalog.load_table("d.kept").scan().to_arrow().num_rows == 5
+    remove_mirror(mirrored.site, "d.t")
+
+
+@REMOVALS
+def test_a_removal_that_died_is_repeated(
+    mirrored: MirroredTable, remove: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirrored.must_be_equal()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(mirrored.site.storage), "remove", _die)
+        with pytest.raises(ZeroDivisionError):
+            remove(mirrored.site, "d.t")
+    assert not open_catalog(mirrored.site, "lake").table_exists("d.t")
+    remove(mirrored.site, "d.t")
+
+
+def test_a_rebuild_that_died_is_repeated(mirrored: MirroredTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirrored.must_be_equal()
+    with monkeypatch.context() as patch:
+        patch.setattr(mirrored_tables, "iceberg_schema", _die)
+        with pytest.raises(ZeroDivisionError):
+            rebuild_mirror(mirrored.site, "d.t")
+    rebuild_mirror(mirrored.site, "d.t")
+    mirrored.must_be_equal()
+
+
+def _die(*_: object, **__: object) -> None:
+    raise ZeroDivisionError

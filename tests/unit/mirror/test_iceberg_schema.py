@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 
@@ -118,14 +119,21 @@ def test_added_and_widened_columns_keep_ids(before: dict[str, str], after: dict[
     ("before", "after"),
     [
         ("varchar(5)", "string"),
-        ("char(5)", "varchar(9)"),
+        ("char(5)", "char(9)"),
         ("tinyint", "int"),
         ("array<smallint>", "array<int>"),
     ],
 )
-def test_types_that_are_one_in_iceberg_change_nothing(before: str, after: str) -> None:
+def test_of_types_that_are_one_in_iceberg_only_wider_ones_go_on(before: str, after: str) -> None:
+    """The comment of a column remembers which of them it is."""
     current = iceberg_schema(table({"a": before}))
-    assert evolve_schema(table({"a": after}), current, current.highest_field_id) is None
+    evolved = evolve_schema(table({"a": after}), current, current.highest_field_id)
+    assert evolved is not None
+    assert (evolved.as_struct().fields[0].field_type, evolved.fields[0].doc) == (current.fields[0].field_type, after)
+    assert evolve_schema(table({"a": after}), evolved, evolved.highest_field_id) is None
+    why = re.escape(f"column a was {after} and is now {before}, which may not hold all values")
+    with pytest.raises(MirrorStopped, match=rf"{why}.*mirror rebuild d\.t"):
+        evolve_schema(table({"a": before}), evolved, evolved.highest_field_id)
 
 
 @pytest.mark.parametrize(
@@ -139,6 +147,8 @@ def test_types_that_are_one_in_iceberg_change_nothing(before: str, after: str) -
         ({"a": "decimal(5,2)"}, {"a": "decimal(9,3)"}, r"column a was decimal\(5, 2\)"),
         ({"a": "struct<x:int>"}, {"a": "struct<y:int>"}, r"column a\.x is now a\.y"),
         ({"a": "array<bigint>"}, {"a": "array<string>"}, r"column a\.element was long"),
+        ({"a": "string"}, {"a": "char(9)"}, r"column a was string and is now char\(9\)"),
+        ({"a": "struct<x:map<string,int>>"}, {"a": "struct<x:map<string,smallint>>"}, "column a was struct<x:map"),
         ({"a": "array<int>"}, {"a": "array<bigint>"}, r"column a\.element was int and is now long"),
     ],
 )
