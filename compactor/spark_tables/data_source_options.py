@@ -27,10 +27,22 @@ INSERTS = "inserts"  #: the tables of several INSERTs, as a JSON list
 CHANGE = "change"  #: the change, begun by ``AcidTable``, whose rows are read or written
 WHERE = "where"  #: the condition of a query; Spark evaluates it again
 WITHIN = "within"  #: the change or statement in whose transaction a table is read
+VERSION_AS_OF = "versionAsOf"  #: the version that is read, as Delta and Spark call it
 STATEMENT = "statement"  #: the statement, begun by ``BeginStatement``, whose rows are written
 SOURCES = "sources"  #: the tables that the rows are read from, as ``format_sources`` writes them
 _PLACE = ("table", "metastore", "config")
-_READING = (*_PLACE, "columns", "filter", "row_ids", "snapshot", "split_bytes", CHANGE, WHERE, WITHIN)
+_READING = (
+    *_PLACE,
+    "columns",
+    "filter",
+    "row_ids",
+    VERSION_AS_OF.lower(),
+    "snapshot",
+    "split_bytes",
+    CHANGE,
+    WHERE,
+    WITHIN,
+)
 _WRITING = (*_PLACE, "time_zone", "stream", "batch", CHANGE, CREATES, INSERTS, STATEMENT, SOURCES)
 _STREAMING = (*_PLACE, "time_zone", "stream")
 _STARTING = "starting"
@@ -66,6 +78,7 @@ def parse_read_options(options: Mapping[str, str], application: str) -> ReadOpti
             row_filter=values.get("filter"),
             where=values.get(WHERE),
             row_ids=_parse_boolean(values, "row_ids"),
+            as_of=_parse_number(values, VERSION_AS_OF.lower()) if VERSION_AS_OF.lower() in values else None,
             snapshot=values.get("snapshot"),
             change=values.get(CHANGE),
             within=values.get(WITHIN),

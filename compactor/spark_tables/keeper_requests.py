@@ -65,6 +65,7 @@ class PlanScan:
     row_filter: str | None = None
     where: str | None = None  #: a condition that Spark evaluates: rows that cannot meet it need not be read
     row_ids: bool = False
+    as_of: int | None = None  #: the version to read; None for what the snapshot sees
     snapshot: str | None = None  #: the name of an ``OpenSnapshot``; without it, ``change`` and ``within`` a new one
     change: str | None = None  #: the name of a change whose rows are read, with ROW__IDs and files
     within: str | None = None  #: a change or statement that reads the table under its locks and snapshot

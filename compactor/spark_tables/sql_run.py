@@ -28,6 +28,7 @@ from compactor.spark_tables.data_source_options import (
     INSERTS,
     SOURCES,
     STATEMENT,
+    VERSION_AS_OF,
     WHERE,
     WITHIN,
     collect_sources,
@@ -178,7 +179,7 @@ class _Script:
                 return self._change(statement, action)
             case parsed_actions.MultiInsert():
                 return self._insert_all(statement, action)
-            case parsed_actions.CreateTableAs(select=select) if select is None or select.query is not None:
+            case parsed_actions.CreateTableAs():
                 return self._create(statement, action)
             case parsed_actions.MergeStatement():
                 return self._merge(statement, action)
@@ -204,9 +205,9 @@ class _Script:
             where: the condition of a query that names one table once.
         """
         # "select a from t" becomes "select a from {table_0}", and Spark gets the DataFrame table_0.
-        tables = _table_names(query)
-        fields = {name: f"table_{number}" for number, name in enumerate(tables)}
-        text = before + self._spark_text.query(query, lambda name: f"{{{fields[name]}}}")
+        tables = list(dict.fromkeys((place.table, place.version) for place in query.places))
+        fields = {table: f"table_{number}" for number, table in enumerate(tables)}
+        text = before + self._spark_text.query(query, lambda place: f"{{{fields[place.table, place.version]}}}")
         if not tables and not other_frames:
             return self._spark.sql(text.format())
         # Several tables need a common snapshot. A single table gets its own when it is loaded.
@@ -217,7 +218,10 @@ class _Script:
             read_options = {"snapshot": open_snapshot(self._spark, self._options, is_of_frames=is_watched)}
         if where is not None:
             read_options[WHERE] = where
-        frames = {field: self._read(name, **read_options) for name, field in fields.items()}
+        frames = {
+            field: self._read(name, **read_options, **({} if version is None else {VERSION_AS_OF: str(version)}))
+            for (name, version), field in fields.items()
+        }
         if not has_own_snapshot or (watch := frame_watch(self._spark)) is None:
             return self._spark.sql(text, **other_frames, **frames)
         # The query's own snapshot ends once its last DataFrame is garbage.
@@ -302,7 +306,7 @@ class _Script:
         if action.nested is not None:
             views = {place.table: f"compactor_{uuid.uuid4().hex}" for place in action.nested.places}
             table = replace(table, reads=tuple((view, self._qualify(name)) for name, view in views.items()))
-            condition = f"({self._spark_text.query(action.nested, views.__getitem__).format()})"
+            condition = f"({self._spark_text.query(action.nested, lambda place: views[place.table]).format()})"
         if isinstance(action, parsed_actions.Delete):
             count = table.delete(condition).deleted
         else:

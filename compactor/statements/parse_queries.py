@@ -39,7 +39,7 @@ class QueriedTable:
 
     For example ``where k = 'v' and ...``.
 
-    ``start`` and ``end`` are offsets of its name in the whole text. ``aliased`` is true if an alias follows.
+    ``start`` and ``end`` are offsets of its name and ``version`` in the whole text. ``aliased`` is true if an alias follows.
     """
 
     name: Name
@@ -47,6 +47,7 @@ class QueriedTable:
     start: int = field(default=0, compare=False)
     end: int = field(default=0, compare=False)
     aliased: bool = field(default=False, compare=False)
+    version: int | None = field(default=None, compare=False)
 
 
 def find_queried_tables(tokens: Sequence[Token]) -> tuple[QueriedTable, ...]:
@@ -233,12 +234,20 @@ def _must_open(reader: TokenReader) -> None:
 def _read_table(reader: TokenReader) -> QueriedTable:
     before = reader.rest
     name = reader.name()
+    version = read_version(reader)
     after = reader.next
     last = before[len(before) - reader.remaining - 1]
     aliased = after is not None and (
         after.kind == "quoted" or (after.kind == "word" and after.value not in _ENDS_FROM | JOINS | _NO_ALIAS)
     )
-    return QueriedTable(name=name, start=before[0].start, end=last.end, aliased=aliased)
+    return QueriedTable(name=name, start=before[0].start, end=last.end, aliased=aliased, version=version)
+
+
+def read_version(reader: TokenReader) -> int | None:
+    """Reads ``FOR SYSTEM_VERSION AS OF 17``, as Hive and Spark spell it for Iceberg."""
+    if not reader.take("for", "system_version", "as", "of"):
+        return None
+    return reader.integer()
 
 
 def find_reads(tokens: Sequence[Token], without: Name | None = None) -> tuple[Access, ...]:
@@ -261,7 +270,7 @@ def build_query(*pieces: Sequence[Token]) -> Query:
                 f"statement: INSERT at {token.place} is within a query, which only reads; make it a statement of its own"
             )
     table_places = (
-        TablePlace(table=table.name, start=table.start, end=table.end, aliased=table.aliased)
+        TablePlace(table=table.name, start=table.start, end=table.end, aliased=table.aliased, version=table.version)
         for table in locate_tables(tokens)
     )
     ends = tuple((piece[0].start, piece[-1].end) for piece in pieces if piece)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from compactor.base.errors import BadStatement
 from compactor.locking.statement_rules import Access, Name
-from compactor.statements.parse_queries import build_query, find_reads
+from compactor.statements.parse_queries import build_query, find_reads, read_version
 from compactor.statements.parse_writes import build_target, insert_form, parse_columns, parse_multi_insert, parse_target
 from compactor.statements.parsed_actions import Action, NeedsSpark, Select, Statement
 from compactor.statements.token_cursor import TokenReader
@@ -51,9 +51,7 @@ def parse_query(tokens: Sequence[Token]) -> Statement:
     if writes:
         return parse_multi_insert(tokens)
     try:
-        action = _select(TokenReader(tokens))
-        if action.as_of is None:
-            action = replace(action, query=build_query(tokens))
+        action = replace(_select(TokenReader(tokens)), query=build_query(tokens))
     except _NeedsSpark as error:
         action = NeedsSpark(because=str(error), query=build_query(tokens))
     except BadStatement as error:
@@ -99,7 +97,7 @@ def _select(reader: TokenReader) -> Select:
     if not reader.take("from"):
         raise _needs_spark(reader)
     name = _table(reader)
-    as_of = _version(reader)
+    as_of = read_version(reader)
     qualifiers = _alias(reader, name)
     where = render_filter(_where(reader), qualifiers) if reader.take("where") else None
     limit = reader.integer() if reader.take("limit") else None
@@ -109,13 +107,6 @@ def _select(reader: TokenReader) -> Select:
         None if isinstance(column_list, str) else tuple(_unqualified(column, qualifiers) for column in column_list)
     )
     return Select(table=name, columns=columns, count=column_list == _COUNT, where=where, limit=limit, as_of=as_of)
-
-
-def _version(reader: TokenReader) -> int | None:
-    """Reads ``FOR SYSTEM_VERSION AS OF 17``, as Hive and Spark spell it for Iceberg."""
-    if not reader.take("for", "system_version", "as", "of"):
-        return None
-    return reader.integer()
 
 
 def _list(reader: TokenReader) -> list[tuple[str, str]] | str:

@@ -350,12 +350,16 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePlace:
-    """A table's name in a text, from ``start`` to ``end``; ``aliased`` is true if an alias follows."""
+    """A table's name in a text, from ``start`` to ``end``; ``aliased`` is true if an alias follows.
+
+    ``version`` is that of FOR SYSTEM_VERSION AS OF, which belongs to the name.
+    """
 
     table: Name
     start: int
     end: int
     aliased: bool
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +383,7 @@ class Select:
     where: str | None = None
     limit: int | None = None
     as_of: int | None = None
-    query: Query | None = None  #: the same for Spark; None with ``as_of``, which Spark never gets
+    query: Query | None = None  #: the same for Spark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

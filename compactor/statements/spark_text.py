@@ -9,12 +9,11 @@ does. The text for Spark has none of them: it is the parser's words, one after t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from compactor.base.errors import NotSupported
-from compactor.locking.statement_rules import Name
 from compactor.statements import parsed_actions
-from compactor.statements.parsed_actions import Query, Span
+from compactor.statements.parsed_actions import Query, Span, TablePlace
 from compactor.statements.tokens import Token, split_statements
 
 _REFUSED_SIGNS = frozenset("${}@")
@@ -144,9 +143,10 @@ class SparkText:
             for place in query.places:
                 if "/" in place.table.table:
                     raise NotSupported(f"statement: {place.table}: files are not read by path; nothing was done")
-            calls += self._check_tokens(
-                [token for piece in query.pieces for token in self._between(piece)], is_query=True
-            )
+            tokens = [token for piece in query.pieces for token in self._between(piece)]
+            is_condition = isinstance(action, parsed_actions.Update | parsed_actions.Delete)
+            _must_not_travel(tokens, [] if is_condition else [(place.start, place.end) for place in query.places])
+            calls += self._check_tokens(tokens, is_query=True)
         for expression in expressions:
             calls += self._check_tokens(self._between(expression), is_query=False)
         return tuple(calls)
@@ -165,10 +165,10 @@ class SparkText:
         """Renders an expression for Spark."""
         return _join_words(list(self._render_tokens(self._between(span))))
 
-    def query(self, query: Query, names: Callable[[Name], str]) -> str:
+    def query(self, query: Query, names: Callable[[TablePlace], str]) -> str:
         """Renders a query with other names for its tables.
 
-        Each table without an alias gets its own name as alias.
+        Each table without an alias gets its own name as alias. Its version is left out.
 
         Args:
             names: returns the new name as a field of ``str.format``; braces in the result are doubled accordingly.
@@ -184,7 +184,7 @@ class SparkText:
                 place = places.get(token.start)
                 if place is not None:
                     alias = "" if place.aliased else f" AS {_quote(place.table.table)}"
-                    written.append((_START, f"{names(place.table)}{alias}"))
+                    written.append((_START, f"{names(place)}{alias}"))
                     skipped_to = place.end
                 elif token.start >= skipped_to:
                     if token.kind in ("word", "quoted") and token.value in defined and text.lower() != text:
@@ -204,7 +204,6 @@ class SparkText:
     def _check_tokens(self, tokens: Sequence[Token], *, is_query: bool) -> list[Token]:
         """Checks tokens for Spark; returns the calls of functions that are on no list."""
         calls = []
-        _must_not_travel(tokens)
         defined = _find_defined_names(tokens)
         padded = [_START, _START, *tokens, _START]
         for before, token, after in zip(padded[1:], padded[2:], padded[3:], strict=False):
@@ -232,15 +231,20 @@ class SparkText:
             raise _refuse(token, "a query is within an expression that may have none")
 
 
-def _must_not_travel(tokens: Sequence[Token]) -> None:
-    """Refuses ``VERSION AS OF 17`` and its other spellings: Spark reads no version of a DataFrame."""
+def _must_not_travel(tokens: Sequence[Token], tables: Collection[Span]) -> None:
+    """Refuses ``VERSION AS OF 17`` and its other spellings, except as part of ``tables``.
+
+    Spark reads no version of a DataFrame.
+    """
     for word, *others, value in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
         is_travel = _is_word(word, *_TRAVEL) and _is_word(others[0], "as") and _is_word(others[1], "of")
+        if any(start <= word.start < end for start, end in tables):
+            continue
         if is_travel and (value.kind in ("number", "text") or _is_sign(value, "(", "-")):
             raise _refuse(
                 word,
-                f"{str(word).upper()} AS OF is only read in SELECT * | count(*) | c, … FROM t FOR SYSTEM_VERSION AS OF n "
-                "[WHERE filter] [LIMIT n]; create a table from such a SELECT, and query that table",
+                f"{str(word).upper()} AS OF; a version is only read after a table's name, FROM t FOR SYSTEM_VERSION AS OF "
+                "17, and not in UPDATE and DELETE",
             )
 
 
@@ -293,8 +297,6 @@ def _behind_group(tokens: Sequence[Token], at: int) -> int:
 def _parts(action: parsed_actions.Action) -> tuple[list[Query], list[Span]]:
     """Returns the queries and expressions of an action that Spark evaluates."""
     match action:
-        case parsed_actions.CreateTableAs(select=parsed_actions.Select(query=None)):
-            return [], []
         case parsed_actions.NeedsSpark(query=query) | parsed_actions.CreateTableAs(query=query):
             return [query], []
         case parsed_actions.Select(query=query):

@@ -113,7 +113,7 @@ def plans(plan_of: Callable[[str], str], text: str) -> list[str]:
     queries, _ = _parts(action)
     found = []
     for query in queries:
-        written = spark_text.query(query, lambda name: "frame").format()
+        written = spark_text.query(query, lambda _: "frame").format()
         with contextlib.suppress(Exception):  # Spark refuses it
             found.append(plan_of(written))
     return found

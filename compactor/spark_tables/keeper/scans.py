@@ -42,6 +42,7 @@ from compactor.tables.filters.conditions import (
 )
 from compactor.tables.reading.scan_planning import ScanRequest, comparable_schema, plan_scan
 from compactor.tables.reading.scan_tasks import NOTHING, ScanPlan, keep_later_rows
+from compactor.tables.reading.versions import VersionRange
 from compactor.tables.schema import IN_PARTS
 from compactor.tables.store import named_table
 from compactor.tables.transactions.transaction import Transaction
@@ -66,6 +67,7 @@ def plan_for_spark(transaction: HeldTransaction, request: PlanScan, *, rewrites:
         selected_fields=request.columns,
         row_ids=request.row_ids or request.change is not None,
         timestamps=_TIMESTAMPS,
+        versions=None if request.as_of is None else VersionRange(until=WriteId(request.as_of)),
     )
     shown = scan_request.schema(table)
     exact = replace(scan_request, timestamps=IN_PARTS) if rewrites else scan_request

@@ -75,6 +75,30 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
         asked("delete from t where a > 3")
         assert sql(spark, "select count(*) from d.t, (select 1) x", snapshot=name).collect() == before
     assert asked("select count(*) from t") == [(3,)]
+    # versions: the last write was the delete
+    last = Store(deployment).load_table("d.t").version()
+    old = f"for system_version as of {last - 1}"
+    assert asked("select a from t for system_version as of 1 where b = 'x' limit 2") == [(1,)]
+    assert asked(f"select count(*) from t {old}") == [(6,)]
+    assert asked(f"select x.a from t {old} x left anti join t on x.a = t.a") == [(11,), (13,), (4,)]
+    assert asked(f"with q as (select a from t {old}) select max(q.a) from q, t where q.a > t.a") == [(13,)]
+    assert sql(spark, f"select a from d.t {old}").schema["a"].dataType.simpleString() == "int"
+    asked(f"create table old_rows as select a from t {old} where a > 3")
+    asked(f"insert into old_rows select t.a from t {old} join t now on t.a = now.a")
+    assert asked("select a from old_rows") == [(1,), (11,), (13,), (2,), (3,), (4,)]
+    asked("start transaction; select a from t for system_version as of 1; commit")
+    asked("insert overwrite table old_rows select a from old_rows for system_version as of 1")
+    assert asked("select a from old_rows") == [(11,), (13,), (4,)]
+    read = spark.read.format("hive_acid").options(table="d.t", versionAsOf=str(last - 1)).load()
+    assert read.count() == 6
+    for text, said in (
+        (f"select a from t for system_version as of {last + 1}", f"version {last + 1} is not available: expected"),
+        ("select x.a from old_rows for system_version as of 1 x", "version 1 can no longer be read"),
+        ("select a from t version as of 1", "a version is only read after a table's name"),
+        ("delete from t where a in (select a from t for system_version as of 1)", "not in UPDATE and DELETE"),
+    ):
+        with pytest.raises(Exception, match=said):
+            asked(text)
     # refusals, before anything is done
     for text, error, said in (
         ("delete from t; select * from (table s)", BadStatement, "TABLE s at line 1"),
@@ -110,7 +134,7 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
         with pytest.raises(refused, match=said):
             asked(text)
     assert asked("select count(*) from t") == [(3,)]
-    assert deployment.metastore.catalog.names() == [("d", "p"), ("d", "s"), ("d", "t")]
+    assert deployment.metastore.catalog.names() == [("d", name) for name in ("old_rows", "p", "s", "t")]
     rows_change(asked)
     conditions_have_queries(spark, asked)
     tables_are_created(asked, deployment)

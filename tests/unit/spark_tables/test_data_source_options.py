@@ -31,6 +31,7 @@ def test_options_become_a_request() -> None:
         "columns": " a, b ",
         "FILTER": "a > 1",
         "row_ids": "TRUE",
+        "versionAsOf": "17",
         "metastore": "m",
         "config": "/c",
         "snapshot": "s",
@@ -44,6 +45,7 @@ def test_options_become_a_request() -> None:
         columns=("a", "b"),
         row_filter="a > 1",
         row_ids=True,
+        as_of=17,
         snapshot="s",
     )
 
@@ -58,6 +60,7 @@ def test_without_columns_all_are_meant() -> None:
         ({}, "no table is named"),
         ({"table": "db.t", "path": "/x"}, "no option 'path'"),
         ({"table": "db.t", "row_ids": "yes"}, "expected true or false"),
+        ({"table": "db.t", "versionAsOf": "-1"}, "versionasof is '-1'; expected a whole number"),
         ({"table": "db.t", "split_bytes": "0"}, "expected a number of bytes"),
     ],
 )

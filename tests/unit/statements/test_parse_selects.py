@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.base.errors import BadStatement
 from compactor.statements.parsed_actions import NeedsSpark, Select
 from compactor.statements.parser import parse
 
@@ -36,8 +37,10 @@ def test_a_version_follows_the_table() -> None:
     action = parse("select a from t for system_version as of 17 as x where x.a > 1 limit 2").action
     assert isinstance(action, Select)
     assert (action.as_of, action.where, action.limit) == (17, "a > 1", 2)
+    with pytest.raises(BadStatement, match="character 42"):
+        parse("select a from t for system_version as of x")
 
 
-@pytest.mark.parametrize("version", ["system_time as of 17", "system_version as of x", "version as of 17"])
+@pytest.mark.parametrize("version", ["system_time as of 17", "version as of 17"])
 def test_other_versions_are_queries_for_spark(version: str) -> None:
     assert isinstance(parse(f"select a from t for {version}").action, NeedsSpark)

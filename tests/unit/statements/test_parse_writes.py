@@ -13,7 +13,7 @@ from compactor.statements.spark_text import SparkText
 
 def written(text: str, action: MultiInsert) -> list[str]:
     """The query of each INSERT, with the names of tables in brackets."""
-    return [SparkText(text).query(one.query, lambda name: f"[{name}]") for one in action.inserts]
+    return [SparkText(text).query(one.query, lambda place: f"[{place.table}]") for one in action.inserts]
 
 
 def test_each_insert_has_the_tables_behind_from() -> None:
@@ -37,7 +37,10 @@ def test_a_query_behind_from_is_evaluated_once() -> None:
     action = parse(text).action
     assert isinstance(action, MultiInsert)
     assert action.source is not None
-    assert SparkText(text).query(action.source, "[{}]".format) == "select a from [s] AS `s` where rand() > 0.5"
+    assert (
+        SparkText(text).query(action.source, lambda place: f"[{place.table}]")
+        == "select a from [s] AS `s` where rand() > 0.5"
+    )
     assert action.alias == "q"
     assert written(text, action) == ["select a", "select q.a limit 3"]
 

@@ -182,7 +182,7 @@ def test_words_of_two_pieces_of_a_query_stay_apart() -> None:
     text = "from s join d.r on s.a = r.a insert into t select s.a"
     action = parse(text).action
     assert isinstance(action, NeedsSpark)
-    written = SparkText(text).query(action.query, "[{}]".format)
+    written = SparkText(text).query(action.query, lambda place: f"[{place.table}]")
     assert written == "from [s] AS `s` join [d.r] AS `r` on s.a = r.a select s.a"
 
 

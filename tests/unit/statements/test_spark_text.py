@@ -16,17 +16,15 @@ def passed_on(text: str) -> str:
     assert isinstance(action, parsed_actions.NeedsSpark | parsed_actions.Select)
     assert action.query is not None
     assert SparkText(text).functions_to_look_up(action) == ()
-    return SparkText(text).query(action.query, "[{}]".format)
+    return SparkText(text).query(action.query, lambda place: f"[{place.table}]")
 
 
-def test_a_version_is_not_passed_on() -> None:
-    for text in (
-        "select a from t for system_version as of 3 where a > 1",
-        "create table u as select * from t for system_version as of 3",
-    ):
-        action = parse(text).action
-        assert SparkText(text).whole_queries(action, "t") == []
-        assert SparkText(text).functions_to_look_up(action) == ()
+def test_versions_belong_to_the_tables_and_are_not_passed_on() -> None:
+    text = "select x.a from t for system_version as of 3 x join t on true join s for system_version as of 4"
+    assert passed_on(text) == "select x.a from [t] x join [t] AS `t` on true join [s] AS `s`"
+    action = parse(text).action
+    assert isinstance(action, parsed_actions.NeedsSpark)
+    assert [(place.table.table, place.version) for place in action.query.places] == [("t", 3), ("t", None), ("s", 4)]
     assert passed_on("select version as of from t") == "select version as of from [t] AS `t`"
 
 
@@ -88,10 +86,14 @@ def test_words_are_written_anew(text: str, written: str | None) -> None:
         ("select schema_of_avro('\"int\"', map('avroSchemaUrl', '/etc/x'))", "schema_of_avro is refused"),
         ("select * from upper(table(x))", "table is refused"),
         ("select from_protobuf(a, 'M', '/x') from t", "from_protobuf is refused: it reads a file by its path"),
-        ("select a from t join s for system_version as of 3 on true", "SYSTEM_VERSION AS OF is only read in SELECT"),
-        ("insert into d.t select a from s for system_version as of 3", "SYSTEM_VERSION AS OF is only read in SELECT"),
-        ("select a from t version as of 3", "VERSION AS OF is only read in SELECT"),
-        ("select a from t timestamp as of '2026-11-01'", "TIMESTAMP AS OF is only read in SELECT"),
+        ("select a from t version as of 3", "VERSION AS OF; a version is only read after a table's name"),
+        ("select a from t timestamp as of '2026-11-01'", "TIMESTAMP AS OF; a version is only read"),
+        ("select a from t for system_time as of '2026-11-01'", "SYSTEM_TIME AS OF; a version is only read"),
+        ("select a from (select 1 a) for system_version as of 3", "SYSTEM_VERSION AS OF; a version is only read"),
+        (
+            "delete from d.t where a in (select a from s for system_version as of 3)",
+            "SYSTEM_VERSION AS OF; a version is only read",
+        ),
         ("select transform(a) using 'cat' as (b) from t", "USING is only read before the columns of a join"),
         ("select transform(a) row format delimited using 'cat' from t", "USING"),
         ('from t map a using "cat" as b', "using at line 1, character 14 is a keyword"),
