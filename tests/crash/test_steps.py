@@ -82,13 +82,17 @@ def test_every_step_has_its_crash_test() -> None:
 
 #: Those that are reached without compactor.quarantine.
 ALWAYS = [step for step in Step if ROLE[step] != QUARANTINE]
-#: Around the naming, where Hive 3.1 differs; of the other steps a sample, the same in every run.
+#: Around the naming, where Hive 3.1 differs; of the other steps a sample, the same in every run. The initiator's are none
+#: of them: it requests the type that is due, not the one of the case.
 _NAMING = (Step.RECORDED, Step.COMMITTING, Step.NAMED_FIRST, Step.NAMED, Step.COMMITTED, Step.REPAIR_HIDDEN)
-_OTHERS = sorted(set(ALWAYS) - {*_NAMING, Step.MARKED}, key=lambda step: step.name)
+_OTHERS = sorted(
+    (step for step in ALWAYS if step not in {*_NAMING, Step.MARKED} and ROLE[step] != INITIATOR),
+    key=lambda step: step.name,
+)
 CASES = [("embedded", kind, step) for kind in ("minor", "major") for step in ALWAYS]
 CASES += [("embedded", "rebalance", step) for step in ALWAYS if ROLE[step] not in (INITIATOR, MEMORY)]
 CASES += [("hive3", "major", step) for step in (*_NAMING, *random.Random(31).sample(_OTHERS, 5))]
-CASES += [("hive3", "minor", step) for step in (*_NAMING, *random.Random(3).sample(_OTHERS, 3))]
+CASES += [("hive3", "minor", step) for step in (*_NAMING, *random.Random(4).sample(_OTHERS, 3))]
 #: A minor that Hive 3.1 would show by halves becomes a major.
 CASES += [("hive3", "pair", step) for step in (Step.ACCEPTED, Step.NAMED)]
 
