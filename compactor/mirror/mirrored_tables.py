@@ -212,7 +212,7 @@ def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
 
 
 def must_be_clear_of_tables(site: Site, mirror: Mirror, location: str) -> None:
-    """Checks that a mirror's location neither lies in a table's, partition's or other mirror's, nor around one (M1).
+    """Checks that a mirror's location is apart from those of tables, partitions and other mirrors (M1).
 
     Raises:
         Refused: it does.
