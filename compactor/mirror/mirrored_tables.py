@@ -215,7 +215,7 @@ def must_be_clear_of_tables(site: Site, mirror: Mirror, location: str) -> None:
     """Checks that a mirror's location is apart from those of tables, partitions and other mirrors (M1).
 
     Raises:
-        Refused: it does.
+        Refused: it overlaps one of them.
     """
     _must_be_clear(site, mirror.identifier, location, mirror.token)
 

@@ -107,7 +107,7 @@ class Ground:
         return find_overlaps([*every, *self._of_others()]).refusal(_NEW, None)
 
     def refusal_of_mirror(self, location: str, identifier: str, others: Mapping[str, str]) -> str | None:
-        """Returns which table's, partition's or other mirror's directory overlaps a mirror's; None if none does.
+        """Returns which table, partition or other mirror overlaps a mirror's directory; None if none does.
 
         See PROTOCOL 15.1.
 
