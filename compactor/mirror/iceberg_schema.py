@@ -79,7 +79,13 @@ def iceberg_schema(table: Table) -> Schema:
         NestedField(number, name, kind, required=False, doc=schema_text(parse_hive_type(column.type)))
         for number, name, kind, column in zip(top, names, kinds, columns, strict=True)
     ]
-    return Schema(*fields)
+    try:
+        return Schema(*fields)
+    except ValueError as error:
+        raise NotSupported(
+            f"{table}: Iceberg needs one name for each column and field, in lower case and with dots between a column and its "
+            f"fields: {error}"
+        ) from error
 
 
 def partition_spec(table: Table, schema: Schema) -> PartitionSpec:

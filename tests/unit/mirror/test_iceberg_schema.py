@@ -72,6 +72,12 @@ def test_names_that_differ_in_case_only_are_refused() -> None:
         iceberg_schema(table({"a": "int", "A": "int"}))
 
 
+@pytest.mark.parametrize("columns", [{"a": "struct<b:int,B:int>"}, {"a": "struct<b:int>", "a.b": "int"}])
+def test_fields_of_one_name_are_refused(columns: dict[str, str]) -> None:
+    with pytest.raises(NotSupported, match=r"d\.t: Iceberg needs one name for each column and field.* a\.b"):
+        iceberg_schema(table(columns))
+
+
 def test_partition_columns_are_identity_partitions() -> None:
     source = table({"a": "int"}, {"day": "date", "hour": "int"})
     spec = partition_spec(source, iceberg_schema(source))
