@@ -83,7 +83,7 @@ def iceberg_schema(table: Table) -> Schema:
         return Schema(*fields)
     except ValueError as error:
         raise NotSupported(
-            f"{table}: Iceberg needs one name for each column and field, in lower case and with dots between a column and its "
+            f"{table}: Iceberg needs one name for each column and field, in lower case, with dots between a column and its "
             f"fields: {error}"
         ) from error
 
