@@ -46,7 +46,7 @@ class HiveAcid(DataSource):
         self._scan = scan
         schema = to_spark_schema(scan_schema(scan))
         is_frame = request.change is None and request.within is None
-        return add_source(schema, describe_source(request.place, scan)) if is_frame else schema
+        return add_source(schema, describe_source(request, scan)) if is_frame else schema
 
     def reader(self, schema: StructType) -> Reader:
         """Returns the reader of the scan that ``schema`` has planned.

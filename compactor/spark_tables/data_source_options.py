@@ -264,11 +264,16 @@ def _parse_bytes(values: Mapping[str, str], key: str, default: int) -> int:
 SOURCES_KEY = "hive_acid"  #: the key in the metadata
 
 
-def describe_source(place: MetastorePlace, scan: PlannedScan) -> FrameSource:
+def describe_source(request: PlanScan, scan: PlannedScan) -> FrameSource:
     """Returns the table that a planned scan reads, with the commits that it sees."""
     commits = SeenCommits(table_id=scan.table_id, write_ids=str(scan.plan.write_ids))
     return FrameSource(
-        metastore=place.metastore, config=place.config, table=scan.plan.table, commits=commits, snapshot=scan.hold.name
+        metastore=request.place.metastore,
+        config=request.place.config,
+        table=scan.plan.table,
+        commits=commits,
+        snapshot=scan.hold.name,
+        is_version=request.as_of is not None,
     )
 
 

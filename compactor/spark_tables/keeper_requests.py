@@ -45,6 +45,7 @@ class FrameSource:
     table: str
     commits: SeenCommits
     snapshot: str  #: the name of the snapshot, as in ``Hold``
+    is_version: bool = False  #: it reads a version, so it need not see what was written since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -224,6 +224,8 @@ def must_have_been_seen(txn: Transaction, table: Table, own: WriteId | None, req
         if (source.metastore, source.config) != here:
             continue
         if source.commits.table_id == table.id:
+            if source.is_version:
+                continue
             _must_see_all(txn, table, own, ValidWriteIdList.parse(source.commits.write_ids))
         elif source.table.lower() == str(table):
             raise Refused(

@@ -91,6 +91,11 @@ def test_sql_in_a_session(spark: Any, deployment: Site) -> None:
     assert asked("select a from old_rows") == [(11,), (13,), (4,)]
     read = spark.read.format("hive_acid").options(table="d.t", versionAsOf=str(last - 1)).load()
     assert read.count() == 6
+    read.select("a").write.format("hive_acid").option("table", "d.old_rows").mode("overwrite").save()
+    back = spark.read.format("hive_acid").options(table="d.old_rows", versionAsOf="4").load()
+    asked("delete from old_rows where a > 3")
+    back.write.format("hive_acid").option("table", "d.old_rows").mode("overwrite").save()  # the delete is undone
+    assert asked("select count(*) from old_rows") == [(6,)]
     for text, said in (
         (f"select a from t for system_version as of {last + 1}", f"version {last + 1} is not available: expected"),
         ("select x.a from old_rows for system_version as of 1 x", "version 1 can no longer be read"),
