@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from compactor.compaction.queue_entry import Entry
 from compactor.compaction.states import State
+from compactor.site.claim_turns import take_turns
 from compactor.site.site import Site
 from compactor.state.batches import Batch, BatchState
 from compactor.state.runs import Progress
-from compactor.worker.waiting_entries import take_turns
 
 _MOST_PLACES = 5_000  #: waiting requests whose order is computed for one answer
 _ENOUGH = 0.05  #: share of the bytes from which on the pace predicts better than the last run

@@ -42,6 +42,8 @@ SHOWN = (
     "txnid",
     "highestwriteid",
     "errormessage",
+    "place",
+    "place_because",
 )
 
 

@@ -25,12 +25,13 @@ from compactor.compaction.pool_policy import (
 from compactor.compaction.pool_policy import compute_allowance as allowance_of_policy
 from compactor.compaction.queue_entry import Entry
 from compactor.site import lost_workers
+from compactor.site.claim_turns import take_turns
 from compactor.site.mode import Mode, may_somewhere
 from compactor.site.run_as import run_as
 from compactor.site.site import Site, Target, own_state
 from compactor.state.batches import SchedulerTask
 from compactor.state.state_database import OwnState
-from compactor.worker.waiting_entries import end_waiting, is_ours, take_turns
+from compactor.worker.waiting_entries import end_waiting, is_ours
 
 log = logging.getLogger(__name__)
 

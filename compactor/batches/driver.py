@@ -23,6 +23,7 @@ from compactor.rewrite.run.process_settings import collecting_rarely
 from compactor.rewrite.run.runner import Runner
 from compactor.settings.precedence import Settings
 from compactor.site import lost_workers
+from compactor.site.claim_turns import take_turns
 from compactor.site.restored_database import must_be_newest
 from compactor.site.site import Site, own_state
 from compactor.site.threads import Periodic, SideBySide
@@ -30,7 +31,6 @@ from compactor.state.batches import Batches
 from compactor.state.runs import Run
 from compactor.worker.ending import Outcome, Result
 from compactor.worker.under_way import Options, UnderWay
-from compactor.worker.waiting_entries import take_turns
 from compactor.worker.worker import work_together
 
 log = logging.getLogger(__name__)

@@ -113,7 +113,7 @@ def compactions(context: CliContext, /, order_by: str, limit: int | None, **word
     left_to = ("left_to",) if any(row.left_to for row in rows) else ()
     print_table(
         [with_progress(row.to_json()) for row in rows],
-        (*service.SHOWN, "place", "place_because", "progress", "watch", *left_to),
+        (*service.SHOWN, "progress", "watch", *left_to),
         "there are no compactions",
     )
 

@@ -82,6 +82,7 @@ ELSEWHERE: dict[str, str] = {
     "tables/transactions/watch.py": "unit/tables/reading/test_scan.py",
     "tables/reading/scan_planning.py": "unit/tables/reading/test_scan.py",
     "tables/store.py": "unit/tables/reading/test_scan.py",
+    "site/claim_turns.py": "unit/batches/test_assembly.py",
     "site/other_metastores.py": "security/test_other_metastores.py",
     "requests/give_up_claims.py": "unit/cli/test_doubtful_directories.py",
     "site/old_site.py": "unit/hive2/test_last_majors.py",

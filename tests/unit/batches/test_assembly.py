@@ -21,9 +21,9 @@ from compactor.initiator.fresh_look import look_at
 from compactor.metastore.catalog.values import Table
 from compactor.requests.request import request_compaction
 from compactor.rewrite.run.runner import InProcessRunner
+from compactor.site.claim_turns import take_turns
 from compactor.site.site import Site, own_state
 from compactor.storage.local import LocalStorage
-from compactor.worker.waiting_entries import take_turns
 from tests.support.many import make_partitions
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings
