@@ -36,6 +36,8 @@ from compactor.base.redaction import remember_secrets
 from compactor.settings.compactor_toml import FILE_OF_PROPERTY
 from compactor.site.site import Site
 
+_CLIENTS = ("botocore", "thrift", "hive_metastore", "google")  #: packages of Glue's, Hive's and BigQuery's clients
+
 
 def open_catalog(site: Site, name: str) -> Catalog:
     """Returns the catalog ``[catalog.NAME]`` of the configuration.
@@ -98,5 +100,14 @@ def catalog_errors(what: str) -> Iterator[None]:
         ) from error
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         raise NotFound(f"{what}: not in the catalog: {error}") from error
-    except (RESTError, SQLAlchemyError, OSError) as error:
+    except FileNotFoundError as error:
+        raise CatalogUnavailable(f"{what}: the catalog names a file that is not there; put it back: {error}") from error
+    except Exception as error:
+        if not (isinstance(error, RESTError | SQLAlchemyError | OSError) or _is_of_client(error)):
+            raise
         raise CatalogUnavailable(f"{what}: the catalog does not answer, or refuses: {error}") from error
+
+
+def _is_of_client(error: Exception) -> bool:
+    """Returns true for errors of clients that need not be installed."""
+    return any(kind.__module__.partition(".")[0] in _CLIENTS for kind in type(error).__mro__)

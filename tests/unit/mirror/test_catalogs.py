@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import NoRegionError
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -94,8 +95,16 @@ def test_a_catalog_that_is_not_there_is_unavailable(deployment: Site) -> None:
         (TableAlreadyExistsError("x"), Refused),
         (ServerError("x"), CatalogUnavailable),
         (ConnectionRefusedError("x"), CatalogUnavailable),
+        (NoRegionError(), CatalogUnavailable),  # of Glue's client
     ],
 )
 def test_errors_of_a_catalog_are_ours(error: Exception, ours: type[CompactorError]) -> None:
     with pytest.raises(ours, match="lake: "), catalog_errors("lake"):
         raise error
+
+
+def test_a_missing_file_and_errors_of_our_own_are_not_the_catalogs() -> None:
+    with pytest.raises(CatalogUnavailable, match=r"names a file that is not there.*m1\.avro"), catalog_errors("lake"):
+        raise FileNotFoundError("m1.avro")
+    with pytest.raises(IndexError), catalog_errors("lake"):
+        raise IndexError
