@@ -52,8 +52,8 @@ class NewMirror:
     for_pyiceberg: bool = True
 
 
-def add_mirror(site: Site, wanted: NewMirror) -> Mirror:
-    """Creates an empty Iceberg table for ``wanted.table``; the next pass fills it.
+def add_mirror(site: Site, request: NewMirror) -> Mirror:
+    """Creates an empty Iceberg table for ``request.table``; the next pass fills it.
 
     Raises:
         NotFound: the table does not exist.
@@ -62,27 +62,27 @@ def add_mirror(site: Site, wanted: NewMirror) -> Mirror:
         BadSetting: the configuration has no such catalog.
         CatalogUnavailable: the catalog does not answer, or refuses.
     """
-    table = named_table(site, wanted.table)
+    table = named_table(site, request.table)
     must_write(site.settings_for(table), str(table))
     must_be_readable(table)
     must_have_its_own_ground(site, table, None)
     mirrors = own_state(site).mirrors
     if (known := mirrors.find(site.name, table.database, table.name)) is not None:
         raise Refused(f"{table}: has a mirror already: {known.identifier} in catalog {known.catalog}")
-    if wanted.timestamps not in (REFUSE, MICROSECONDS):
-        raise Refused(f"timestamps {wanted.timestamps!r}: expected {REFUSE} or {MICROSECONDS}")
-    catalog = open_catalog(site, wanted.catalog)
-    identifier, token = wanted.identifier or str(table), secrets.token_hex(16)
-    location = _create_table(site, catalog, table, identifier, token, wanted.location)
+    if request.timestamps not in (REFUSE, MICROSECONDS):
+        raise Refused(f"timestamps {request.timestamps!r}: expected {REFUSE} or {MICROSECONDS}")
+    catalog = open_catalog(site, request.catalog)
+    identifier, token = request.identifier or str(table), secrets.token_hex(16)
+    location = _create_table(site, catalog, table, identifier, token, request.location)
     mirror = Mirror(
         database=table.database,
         table=table.name,
         table_id=table.id,
-        catalog=wanted.catalog,
+        catalog=request.catalog,
         identifier=identifier,
         token=token,
-        timestamps=wanted.timestamps,
-        for_pyiceberg=wanted.for_pyiceberg,
+        timestamps=request.timestamps,
+        for_pyiceberg=request.for_pyiceberg,
         location=location,
     )
     if not mirrors.add(site.name, mirror):
@@ -177,7 +177,7 @@ def _create_table(site: Site, catalog: Catalog, table: Table, identifier: str, t
 
 
 def _create_iceberg_table(
-    site: Site, catalog: Catalog, table: Table, identifier: str, token: str, wanted: str | None
+    site: Site, catalog: Catalog, table: Table, identifier: str, token: str, place: str | None
 ) -> str:
     namespace = Catalog.namespace_from(identifier)
     if not namespace:
@@ -191,7 +191,7 @@ def _create_iceberg_table(
     creation = catalog.create_table_transaction(
         identifier,
         schema,
-        location=wanted,
+        location=place,
         partition_spec=partition_spec(table, schema),
         properties={**_PROPERTIES, MIRROR: token, "compactor.table": str(table)},
     )
