@@ -205,7 +205,7 @@ def _create_iceberg_table(
 
 def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
     try:
-        if (namespace,) not in ((known,) for known in catalog.list_namespaces(namespace[:-1])):
+        if namespace not in catalog.list_namespaces(namespace[:-1]):
             catalog.create_namespace(namespace)
     except NamespaceAlreadyExistsError:
         return
