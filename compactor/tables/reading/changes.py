@@ -28,7 +28,7 @@ from compactor.rows.acid_file import AcidFile, check_only_rows, open_files, stri
 from compactor.rows.delete_files import DeleteEvents
 from compactor.rows.keys import Mask, key_block, to_numbers, valid_mask
 from compactor.storage.protocol import Storage
-from compactor.tables.reading.scan_planning import ScanRequest, plan_scan
+from compactor.tables.reading.scan_planning import ScanRequest, plan_other_columns, plan_scan
 from compactor.tables.reading.scan_task_reader import FileReader, Job, in_order, must_be_as_planned
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask, may_hold_rows
 from compactor.tables.reading.versions import write_ids_up_to
@@ -92,7 +92,7 @@ def read_changes(txn: Transaction, table: Table, request: ChangeRequest, threads
         SnapshotExpired: the snapshot of ``txn`` is lost.
     """
     plan = ChangePlan.from_request(txn, table, request.scan)
-    updates = None if not request.key else _find_updates(txn, table, request, threads)
+    updates = None if not request.key else _find_updates(txn, table, request, plan, threads)
     names, position = request.schema(table).names, 0
     for batch in plan.read(txn, threads):
         if updates is not None:
@@ -105,13 +105,14 @@ def read_changes(txn: Transaction, table: Table, request: ChangeRequest, threads
         yield batch.select(names)
 
 
-def _find_updates(txn: Transaction, table: Table, request: ChangeRequest, threads: int) -> pa.Array:
+def _find_updates(txn: Transaction, table: Table, request: ChangeRequest, plan: ChangePlan, threads: int) -> pa.Array:
     """Returns for each change, in order, whether it is half of an update.
 
     An update is one delete and one insert of one key in one commit. NULL equals nothing, and -0.0 equals 0.0.
     """
     scan = replace(request.scan, selected_fields=request.key, timestamps=IN_PARTS)
-    batches = list(ChangePlan.from_request(txn, table, scan).read(txn, threads))
+    keys_alone = replace(plan, scan=plan_other_columns(txn, table, plan.scan, scan))  # positions are those of its files
+    batches = list(keys_alone.read(txn, threads))
     if not batches:
         return pa.array([], pa.bool_())
     changes = pa.Table.from_batches(batches)

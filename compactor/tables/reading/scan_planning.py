@@ -96,6 +96,25 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
     )
 
 
+def plan_other_columns(txn: Transaction, table: Table, plan: ScanPlan, request: ScanRequest) -> ScanPlan:
+    """Returns the plan that reads the columns of ``request``, which has no filter, from the files of ``plan``."""
+    types = request.comparable(table)
+    names = {task.partition for task in plan.tasks if task.partition is not None}
+    existing = txn.partitions(table, names) if names else ()  # the lock of the plan keeps them
+    constants = {partition.name: parse_constants(table, partition, types) for partition in existing}
+    return replace(
+        plan,
+        schema=request.schema(table),
+        comparable=types,
+        columns=request.selection(table).columns,
+        row_ids=request.row_ids,
+        tasks=tuple(
+            task if task.partition is None else replace(task, constants=constants[task.partition])
+            for task in plan.tasks
+        ),
+    )
+
+
 def find_default_zone(site: Site, table: Table) -> str | None:
     """Returns the zone of times in stripes that name none.
 
