@@ -19,7 +19,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.site.mode import must_write
 from compactor.site.run_as import entries_of_other_users, must_be_ours
 from compactor.site.site import Site
-from compactor.tables.reading.changes import ChangeRequest
+from compactor.tables.reading.change_feed import ChangeRequest
 from compactor.tables.reading.scan import Scan, open_changes
 from compactor.tables.reading.scan_planning import ScanRequest
 from compactor.tables.reading.versions import VersionRange, current_version, find_version, parse_version

@@ -99,7 +99,7 @@ ELSEWHERE: dict[str, str] = {
     "site/removal_records.py": "unit/airflow/page/test_figures_of_a_day.py",
     "state/mirrors.py": "integration/mirror/test_passes.py",
     "state/removals.py": "contract/test_state.py",
-    "tables/reading/versions.py": "unit/tables/reading/test_changes.py",
+    "tables/reading/versions.py": "unit/tables/reading/test_change_feed.py",
 }
 
 #: Files of tests about more than one module. Any other file whose module is gone is stale, or has to move with it.

@@ -19,7 +19,7 @@ from compactor.insight.read_events import digest_likeness
 from compactor.metastore.catalog.values import Table
 from compactor.site.site import Site
 from compactor.state.read_counts import Read
-from compactor.tables.reading.changes import ChangeRequest, read_changes
+from compactor.tables.reading.change_feed import ChangeRequest, read_changes
 from compactor.tables.reading.scan_planning import ScanRequest, partitions_to_read, plan_scan
 from compactor.tables.reading.scan_task_reader import read_task
 from compactor.tables.reading.scan_tasks import ScanPlan, ScanTask

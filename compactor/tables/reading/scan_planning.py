@@ -97,7 +97,7 @@ def plan_scan(txn: Transaction, table: Table, request: ScanRequest) -> ScanPlan:
 
 
 def plan_other_columns(txn: Transaction, table: Table, plan: ScanPlan, request: ScanRequest) -> ScanPlan:
-    """Returns the plan that reads the columns of ``request``, which has no filter, from the files of ``plan``."""
+    """Plans to read the columns of ``request`` from the files of ``plan``; ``request`` has no filter."""
     types = request.comparable(table)
     names = {task.partition for task in plan.tasks if task.partition is not None}
     existing = txn.partitions(table, names) if names else ()  # the lock of the plan keeps them

@@ -22,7 +22,7 @@ from compactor.site.mode import must_write
 from compactor.statements import parsed_actions
 from compactor.statements.parsed_actions import Statement
 from compactor.tables.definitions import Definition, create_with_commit, must_be_embedded
-from compactor.tables.reading.changes import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from compactor.tables.reading.change_feed import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from compactor.tables.schema import IN_PARTS, ROW_ID
 from compactor.tables.sql.sql_session import Answer, Session, build_result, format_count
 from compactor.tables.table import Table

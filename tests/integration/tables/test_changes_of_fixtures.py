@@ -13,7 +13,7 @@ import pytest
 from compactor.base.errors import ChangesGone, SnapshotExpired
 from compactor.site.site import Site
 from compactor.tables import Store
-from compactor.tables.reading.changes import CHANGE_TYPE
+from compactor.tables.reading.change_feed import CHANGE_TYPE
 from compactor.tables.schema import ROW_ID
 from demo.fixtures import register_fixture
 from tests.support.expected import in_order, read_expected, step_id, steps

@@ -26,8 +26,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.keys import key_block
 from compactor.site.site import Site
 from compactor.tables import Store, Table
-from compactor.tables.reading import changes as change_module
-from compactor.tables.reading.changes import _first_events
+from compactor.tables.reading import change_feed
+from compactor.tables.reading.change_feed import _first_events
 from compactor.tables.store import named_table
 from compactor.worker.under_way import Options
 from demo.delta_writer import write_deletes
@@ -308,14 +308,14 @@ def test_stripes_without_a_deleted_row_are_not_decoded(
     run_entries(site, list_claimable_ids(site), InProcessRunner(), Options(small_stripe_bytes=0))
     table.delete("i = 4")
     decoded: list[int] = []
-    keys = change_module.stripe_keys
-    monkeypatch.setattr(change_module, "stripe_keys", lambda file, stripe: decoded.append(stripe) or keys(file, stripe))
+    keys = change_feed.stripe_keys
+    monkeypatch.setattr(change_feed, "stripe_keys", lambda file, stripe: decoded.append(stripe) or keys(file, stripe))
     assert changes(table, 2) == [(3, "delete", 4, "d")]
     assert decoded == [1]
 
 
 def test_first_events_are_found_across_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_module, "_EVENTS", 2)
+    monkeypatch.setattr(change_feed, "_EVENTS", 2)
     sorter = EventSorter(str(tmp_path))
 
     def add(events: Sequence[tuple[int, int]]) -> None:
