@@ -1,8 +1,9 @@
-"""Commands about mirrors in Iceberg catalogs: mirror add, run, show, rebuild and remove."""
+"""Commands about mirrors in Iceberg catalogs: mirror add, run, show, verify, rebuild and remove."""
 
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,10 +21,8 @@ _COLUMNS = ("table", "catalog", "mirror", "rows", "lag_commits", "last_commit", 
 @click.group()
 def mirror() -> None:
     """Keep copies of tables that readers of Iceberg read."""
-    try:
-        import pyiceberg  # noqa: F401
-    except ImportError as error:
-        raise NotSupported("mirrors need PyIceberg: pip install 'hive-compactor[iceberg]'") from error
+    if find_spec("pyiceberg") is None:
+        raise NotSupported("mirrors need PyIceberg: pip install 'hive-compactor[iceberg]'")
 
 
 @mirror.command("add")
@@ -61,7 +60,7 @@ def add(context: CliContext, /, **arguments: Any) -> None:
 @click.argument("tables", metavar="[DB.TABLE]…", nargs=-1)
 @with_context
 def run(context: CliContext, tables: tuple[str, ...]) -> None:
-    """Bring all mirrors up to date, or those of some tables: one pass over each."""
+    """Bring mirrors up to date: run one pass over each, or over those of some tables."""
     from compactor.mirror.mirrored_tables import run_mirrors
 
     with context.site() as site:
@@ -106,17 +105,17 @@ def show(context: CliContext) -> None:
 
 
 def _row(lag: MirrorLag) -> dict[str, object]:
-    of = lag.mirror
+    mirror = lag.mirror
     return {
-        "table": of.name,
-        "catalog": of.catalog,
-        "mirror": of.identifier,
-        "location": of.location,
+        "table": mirror.name,
+        "catalog": mirror.catalog,
+        "mirror": mirror.identifier,
+        "location": mirror.location,
         "rows": lag.rows,
         "lag_commits": lag.commits,
-        "last_commit": of.committed_at,
-        "last_pass": of.passed_at,
-        "problem": lag.problem or of.error,
+        "last_commit": mirror.committed_at,
+        "last_pass": mirror.passed_at,
+        "problem": lag.problem or mirror.error,
     }
 
 

@@ -91,8 +91,20 @@ def server_engine(
             for statement in on_connect:
                 cursor.execute(statement)
 
+    event.listen(engine, "do_connect", connect)
+    event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy detects how quotes are read
+    _follow_primary(engine, is_read_only, read_only)
+    return engine
+
+
+def _follow_primary(engine: Engine, is_read_only: Callable[[DBAPIError], bool], read_only: str) -> None:
+    """Makes ``engine`` discard all connections of the pool once their server accepts no writes.
+
+    Its successor is at the same address.
+    """
+
     def leave_replaced_server(connection: Any, record: Any, _: Any) -> None:
-        """Discards all connections of the pool once their server accepts no writes.
+        """Asks the server of a connection that is about to be used, from time to time.
 
         Whoever only reads would stay with a replaced server, whose answers grow old. A new connection may be one to a
         standby, which is read for a while.
@@ -111,27 +123,22 @@ def server_engine(
             raise InvalidatePoolError("the server of a connection accepts no writes; another one may have taken over")
 
     def renew_after_failover(context: ExceptionContext) -> None:
-        """Discards all connections of the pool when the server refuses a write.
-
-        Its successor is at the same address.
-        """
+        """Counts a connection as lost when its server refuses a write."""
         conn, error = context.connection, context.sqlalchemy_exception
         writes = conn is not None and conn.get_execution_options().get(WRITES, True)
         if writes and isinstance(error, DBAPIError) and is_read_only(error):
             context.is_disconnect = True
 
-    event.listen(engine, "do_connect", connect)
-    event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy detects how quotes are read
     event.listen(engine, "checkout", leave_replaced_server)
     event.listen(engine, "handle_error", renew_after_failover)
-    return engine
 
 
 @contextmanager
 def _understanding_options(url: URL) -> Iterator[None]:
     """Raises BadSetting for whatever SQLAlchemy and the driver raise of an option of the URL.
 
-    The drivers turn every trouble with the network and the server into errors of their own.
+    The drivers turn every trouble with the network and the server into errors of their own. So these
+    errors come from an option that SQLAlchemy or the driver does not know or cannot read.
     """
     try:
         yield

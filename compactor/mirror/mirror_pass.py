@@ -30,7 +30,7 @@ from compactor.base.errors import MirrorStopped, NotFound, StorageError
 from compactor.base.steps import MirrorStep, reach
 from compactor.metastore.catalog.values import Table
 from compactor.mirror.catalogs import catalog_errors
-from compactor.mirror.data_files import write_data_file
+from compactor.mirror.data_files import DetachedFile, write_data_file
 from compactor.mirror.file_changes import KeptFiles, LaterWriteIds, TaskChoice, choose_changes
 from compactor.mirror.iceberg_commit import NewSnapshot, commit_snapshot, head_totals
 from compactor.mirror.iceberg_schema import evolve_schema, partition_record
@@ -600,7 +600,7 @@ class _TaskWork:
             shown = 0
         else:
             self.of.cuts.append(written.cut)
-            positions = self._positions_of_new(plan, source, written.keys, written.rows)
+            positions = self._positions_of_new(plan, source, written)
             shown = written.rows - (0 if positions is None else len(positions))
         if shown != count:
             raise MirrorStopped(
@@ -629,12 +629,12 @@ class _TaskWork:
             file = with_deletes(file, [self._write_deletes(path, positions)])
         self.of.keep(file)
 
-    def _positions_of_new(self, plan: ScanPlan, source: Input, keys: object, rows: int) -> Numbers | None:
+    def _positions_of_new(self, plan: ScanPlan, source: Input, written: DetachedFile) -> Numbers | None:
         if not self.task.deletes:
             return None
-        if keys is not None:
-            return deleted_positions(keys, self.events)  # type: ignore[arg-type]
-        return read_deleted_positions(plan, self.task, source, self.events, self.of.txn.site.storage, rows=rows)
+        if written.keys is not None:
+            return deleted_positions(written.keys, self.events)
+        return read_deleted_positions(plan, self.task, source, self.events, self.of.txn.site.storage, rows=written.rows)
 
     def _write_deletes(self, data_file: str, positions: Numbers) -> DeleteFileEntry:
         target, path = self.of.new_path("-deletes.parquet")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
@@ -84,15 +82,7 @@ def test_a_pass_that_fails_is_an_error_and_is_shown(compactor: Compactor, with_l
 
 
 def test_without_pyiceberg_the_extra_is_named(compactor: Compactor, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = builtins.__import__
-
-    def without(name: str, *arguments: Any, **options: Any) -> Any:
-        if name == "pyiceberg":
-            raise ImportError(name)
-        return load(name, *arguments, **options)
-
-    monkeypatch.delitem(sys.modules, "pyiceberg", raising=False)
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "pyiceberg", None)
     done = compactor("mirror", "show")
     assert done.exit_code == 1
     assert "pip install 'hive-compactor[iceberg]'" in done.stderr
