@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -122,7 +123,7 @@ def _drop(site: Site, catalog: Catalog, mirror: Mirror) -> None:
     Raises:
         Refused: the table is not the mirror's or not there, or its directory has something that no pass wrote (M1, M2).
     """
-    must_be_clear_of_tables(site, mirror, mirror.location)
+    _must_be_clear(site, mirror.identifier, mirror.location, mirror.token)
     what = f"{mirror.identifier} in catalog {mirror.catalog}"
     location = site.storage.resolve(mirror.location)
     listed = {folder: site.storage.children(f"{location}/{folder}") for folder in (DATA, METADATA)}
@@ -170,36 +171,30 @@ def _must_be_own_files(site: Site, mirror: Mirror, location: str, listed: Mappin
         )
 
 
-def _create_table(site: Site, catalog: Catalog, table: Table, identifier: str, token: str, location: str | None) -> str:
-    """Creates an empty Iceberg table, and returns its location."""
-    with catalog_errors(f"{identifier} in catalog {catalog.name}"):
-        return _create_iceberg_table(site, catalog, table, identifier, token, location)
-
-
-def _create_iceberg_table(
-    site: Site, catalog: Catalog, table: Table, identifier: str, token: str, place: str | None
-) -> str:
+def _create_table(site: Site, catalog: Catalog, table: Table, identifier: str, token: str, place: str | None) -> str:
+    """Creates an empty Iceberg table, by default where the catalog puts it, and returns its location."""
     namespace = Catalog.namespace_from(identifier)
     if not namespace:
         raise Refused(f"{identifier}: expected <namespace>.<table>")
-    if catalog.table_exists(identifier):
-        raise Refused(
-            f"{identifier} exists in catalog {catalog.name}, and a mirror takes over no table; name another one"
+    with catalog_errors(f"{identifier} in catalog {catalog.name}"):
+        if catalog.table_exists(identifier):
+            raise Refused(
+                f"{identifier} exists in catalog {catalog.name}, and a mirror takes over no table; name another one"
+            )
+        _create_namespace(catalog, namespace)
+        schema = iceberg_schema(table)
+        creation = catalog.create_table_transaction(
+            identifier,
+            schema,
+            location=place,
+            partition_spec=partition_spec(table, schema),
+            properties={**_PROPERTIES, MIRROR: token, "compactor.table": str(table)},
         )
-    _create_namespace(catalog, namespace)
-    schema = iceberg_schema(table)
-    creation = catalog.create_table_transaction(
-        identifier,
-        schema,
-        location=place,
-        partition_spec=partition_spec(table, schema),
-        properties={**_PROPERTIES, MIRROR: token, "compactor.table": str(table)},
-    )
-    location: str = creation.table_metadata.location
-    _must_be_clear(site, identifier, location, token)
-    if names := site.storage.children(site.storage.resolve(location)):
-        raise Refused(f"{identifier}: its location {location} is not empty (it has {names[0]}); name another one")
-    creation.commit_transaction()
+        location: str = creation.table_metadata.location
+        _must_be_clear(site, identifier, location, token)
+        if names := site.storage.children(site.storage.resolve(location)):
+            raise Refused(f"{identifier}: its location {location} is not empty (it has {names[0]}); name another one")
+        creation.commit_transaction()
     return location
 
 
@@ -211,16 +206,12 @@ def _create_namespace(catalog: Catalog, namespace: tuple[str, ...]) -> None:
         return
 
 
-def must_be_clear_of_tables(site: Site, mirror: Mirror, location: str) -> None:
+def _must_be_clear(site: Site, identifier: str, location: str, token: str) -> None:
     """Checks that a mirror's location is apart from those of tables, partitions and other mirrors (M1).
 
     Raises:
         Refused: it overlaps one of them.
     """
-    _must_be_clear(site, mirror.identifier, location, mirror.token)
-
-
-def _must_be_clear(site: Site, identifier: str, location: str, token: str) -> None:
     mirrors = own_state(site).mirrors.of_all_metastores()
     others = {f"the mirror of {other.name}": other.location for other in mirrors if other.token != token}
     if (why := ground_of(site).refusal_of_mirror(location, identifier, others)) is not None:
@@ -283,11 +274,7 @@ def run_mirrors(site: Site, names: Sequence[str] = ()) -> Iterator[PassOutcome]:
     """Runs one pass over each mirrored table, or over those named; an error stops only its own table."""
     state = own_state(site)
     mirrors = [find_mirror(site, name) for name in names] if names else state.mirrors.all(site.name)
-    catalogs: dict[str, Catalog] = {}
-
-    def open_once(name: str) -> Catalog:
-        return catalogs[name] if name in catalogs else catalogs.setdefault(name, open_catalog(site, name))
-
+    open_once = cache(partial(open_catalog, site))
     for mirror in mirrors:
         yield run_mirror(site, mirror, open_once)
 
@@ -327,7 +314,7 @@ def _tidy(site: Site, mirror: Mirror, catalog: Catalog) -> None:
         with failing_alone(mirror.name):
             expired = expire_snapshots(site, mirror, catalog)
             if expired or mirror.is_under_way:
-                must_be_clear_of_tables(site, mirror, mirror.location)
+                _must_be_clear(site, mirror.identifier, mirror.location, mirror.token)
                 remove_garbage(site, mirror, catalog)
     except CompactorError as error:
         log.warning("%s: files that no snapshot of the mirror names stay for now: %s", mirror.name, error)
