@@ -22,13 +22,11 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
 )
 
-import compactor
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import read_choice, seconds, text
 from compactor.airflow.links import HistoryLink, SparkLink
 from compactor.airflow.options import OPTIONS
 from compactor.airflow.spark_launch import (
-    LOCAL_MASTER,
     ClusterSubmission,
     SparkConnection,
     SparkLaunch,
@@ -40,14 +38,13 @@ from compactor.base.errors import BadSetting
 from compactor.base.private_files import SAFE_PATH, must_be_secret
 from compactor.base.redaction import is_secret, redact
 from compactor.launch import driver_processes
+from compactor.launch.submit_target import LOCAL_MASTER, WORKER_JOB
 from compactor.launch.yarn_application import find_reason, make_tag
 from compactor.settings.spark_conf import driver_config, for_yarn, must_know_metastore
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-#: The file that spark-submit starts; its contract is ``--metastore NAME --batch ID``.
-APPLICATION = Path(compactor.__file__).parent / "launch" / "job" / "worker_job.py"
 _KEPT_LINES = 2000  #: lines of a driver's output, to find the reason of a failure in
 _FOLLOW_S = 0.5  #: seconds between two looks at a driver that holds its task's slot
 
@@ -220,14 +217,14 @@ class CompactionSubmitOperator(BaseOperator):
         """Returns the name to record for the application; None if its driver records YARN's own name."""
         from compactor.launch.batch_watch import find_running
 
-        holds_slot = read_choice("launcher", "spark-submit", "process") == "spark-submit" and not launch.is_detached
+        holds_slot = read_choice("launcher", "spark-submit", "process") == "spark-submit" and not launch.is_cluster
         if text("linger") and not holds_slot:
             launch = replace(launch, arguments=(*launch.arguments, "--linger", str(seconds("linger"))))
         with self.without_secrets(launch) as public:
             # The driver of a renewed batch is gone, but YARN may need a while to notice it in client mode.
-            may_run = launch.is_detached or (launch.is_yarn and not is_renewed)
+            may_run = launch.is_cluster or (launch.is_yarn and not is_renewed)
             running = find_running(self.tag) if may_run else None
-            if running or launch.is_detached:
+            if running or launch.is_cluster:
                 return running or self._submit(context, public)
             log = driver_log(self.metastore, self.batch_id)
             begins_at = log.stat().st_size if log.exists() else 0
@@ -399,7 +396,7 @@ class CompactionSubmitOperator(BaseOperator):
             master=connection.master,
             deploy_mode=self.deploy_mode or connection.deploy_mode,
             name=self.job or f"compactor-{self.metastore}-{self.batch_id}",
-            application=str(APPLICATION),
+            application=str(WORKER_JOB),
             arguments=(
                 *("--metastore", self.metastore, "--batch", str(self.batch_id)),
                 *(() if self.max_seconds is None else ("--max-seconds", str(self.max_seconds))),
@@ -421,15 +418,15 @@ class CompactionSubmitOperator(BaseOperator):
                 f"deploy mode {launch.deploy_mode!r} of [compactor] deploy_mode or of the extra deploy-mode of Airflow "
                 f"connection {self.conn_id}; expected: client or cluster"
             )
-        if launch.is_detached:
+        if launch.is_cluster:
             self._adapt_to_cluster_mode(launch, conf, environment)
-        elif not launch.master.startswith("local"):
+        elif not launch.is_local:
             # Only executors unpack an archive; the driver runs this interpreter, which has what it needs.
             conf.setdefault("spark.pyspark.driver.python", sys.executable)
         if launch.is_kubernetes and namespace:
             conf.setdefault("spark.kubernetes.namespace", namespace)
         if launch.is_yarn:
-            conf = for_yarn(conf, is_cluster=launch.is_detached)
+            conf = for_yarn(conf, is_cluster=launch.is_cluster)
             tags = conf.get("spark.yarn.tags")
             conf["spark.yarn.tags"] = f"{tags},{self.tag}" if tags else self.tag
         return replace(launch, conf=conf, environment=environment)

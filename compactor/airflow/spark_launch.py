@@ -20,11 +20,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from compactor.base.errors import BadSetting
 from compactor.base.redaction import redact
+from compactor.launch.submit_target import LOCAL_MASTER, SubmitTarget
 from compactor.launch.yarn_application import find_application_id
 
 log = logging.getLogger(__name__)
-#: The master unless a connection gives another.
-LOCAL_MASTER = "local[*]"
 _MASTERS = ("local", "spark://", "k8s://")  #: what a master other than ``yarn`` begins with
 #: The programs that a connection may name; only the configuration may name any other.
 _PROGRAMS = ("spark-submit", "spark2-submit", "spark3-submit")
@@ -32,7 +31,6 @@ _PROGRAMS = ("spark-submit", "spark2-submit", "spark3-submit")
 READ_FIELDS = frozenset({"queue", "deploy-mode", "spark-binary", "namespace", "principal", "keytab"})
 UNREAD_FIELDS = frozenset({"rest-scheme", "rest-port", "yarn_resourcemanager_webapp_address"})
 _KEPT_LINES = 2000  #: lines of spark-submit's output, to find the reason of a failure in
-_UPLOADS = "spark.kubernetes.file.upload.path"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ class SparkConnection:
 def read_spark_connection(conn_id: str) -> SparkConnection | None:
     """Returns the cluster of the connection ``conn_id``; None if it does not exist.
 
-    Its fields are those of Airflow's Spark provider.
+    A connection has the fields that Airflow's Spark provider gives it.
 
     Raises:
         BadSetting: a field has a value that spark-submit would refuse, or one that would be lost.
@@ -135,12 +133,10 @@ def store_keytab(conn_id: str, keytab: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkLaunch:
+class SparkLaunch(SubmitTarget):
     """One start of spark-submit."""
 
     program: str
-    master: str
-    deploy_mode: str | None
     name: str
     application: str  #: path of the driver's file
     arguments: tuple[str, ...]
@@ -152,19 +148,6 @@ class SparkLaunch:
     keytab: str | None = None  #: path
     properties_file: str | None = None
     inherits: tuple[int, ...] = ()  #: open files that the process gets
-
-    @property
-    def is_yarn(self) -> bool:
-        return self.master == "yarn"
-
-    @property
-    def is_kubernetes(self) -> bool:
-        return self.master.startswith("k8s://")
-
-    @property
-    def is_detached(self) -> bool:
-        """True if spark-submit ends while the application continues in the cluster."""
-        return self.deploy_mode == "cluster"
 
     @property
     def command(self) -> list[str]:
@@ -184,16 +167,7 @@ class SparkLaunch:
             line += [option, value] if value else []
         for key, value in sorted(self.conf.items()):
             line += ["--conf", f"{key}={value}"]
-        return [*line, self._driver_file, *self.arguments]
-
-    @property
-    def _driver_file(self) -> str:
-        """The path of the driver's file for spark-submit.
-
-        A pod finds it in its image, at the same path as here, unless the configuration names a place for uploads.
-        """
-        in_pod = self.is_kubernetes and self.is_detached and _UPLOADS not in self.conf
-        return f"local://{self.application}" if in_pod else self.application
+        return [*line, self.find_driver_file(self.application, self.conf), *self.arguments]
 
 
 class SubmissionStopped(AirflowException):

@@ -7,12 +7,11 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import compactor
 from compactor.base.private_files import SAFE_PATH
 from compactor.cli.context import CliContext
+from compactor.launch.submit_target import LOCAL_MASTER, WORKER_JOB, SubmitTarget
 from compactor.launch.yarn_application import make_tag
 from compactor.settings.spark_conf import driver_config, for_yarn
 from compactor.site.spark_secrets import defaults_file, inherited_path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 
 _TAGS = "spark.yarn.tags"
-_UPLOADS = "spark.kubernetes.file.upload.path"
 _PYTHON, _DRIVERS_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 
 
@@ -41,7 +39,8 @@ def submit_line(
     conf = for_yarn(batch.conf, target.defaults, is_cluster=target.is_cluster) if target.is_yarn else batch.conf
     for key, value in sorted({**conf, **_added_conf(context, batch, target)}.items()):
         line += ["--conf", f"{key}={value}"]
-    line += [_driver_file(batch, target), "--metastore", context.metastore, "--batch", str(batch.batch_id)]
+    driver_file = target.find_driver_file(str(WORKER_JOB), {**target.defaults, **batch.conf})
+    line += [driver_file, "--metastore", context.metastore, "--batch", str(batch.batch_id)]
     line += ["--max-seconds", str(batch.max_seconds)] if batch.max_seconds is not None else []
     config = driver_config(config_path(context), {**target.defaults, **batch.conf}, is_cluster=target.is_cluster)
     line += ["--config", config] if config else []
@@ -89,52 +88,23 @@ def config_path(context: CliContext) -> str | None:
     return context.config or os.environ.get("COMPACTOR_CONFIG")
 
 
-def _driver_file(batch: PlannedBatch, target: SparkTarget) -> str:
-    """Returns the path of the driver's file, as spark-submit expects it.
-
-    A pod finds it in its image, at the same path as here, unless the configuration names a place for uploads.
-    """
-    path = str(Path(compactor.__file__).parent / "launch" / "job" / "worker_job.py")
-    in_pod = target.is_kubernetes and target.is_cluster and _UPLOADS not in {**target.defaults, **batch.conf}
-    return f"local://{path}" if in_pod else path
-
-
 _MASTER, _MODE = "spark.master", "spark.submit.deployMode"
 _ENTRY = re.compile(r"\s*(?P<key>[^\s=:#!]+)(?:\s*[=:]\s*|\s+)(?P<value>.*?)\s*$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkTarget:
+class SparkTarget(SubmitTarget):
     """Master and deploy mode, with the entries of spark-defaults.conf."""
 
-    master: str
-    deploy_mode: str
     defaults: Mapping[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()  #: of spark-submit, for what the user chose
-
-    @property
-    def is_local(self) -> bool:
-        return self.master.startswith("local")
-
-    @property
-    def is_yarn(self) -> bool:
-        return self.master == "yarn"
-
-    @property
-    def is_kubernetes(self) -> bool:
-        return self.master.startswith("k8s://")
-
-    @property
-    def is_cluster(self) -> bool:
-        """True if the driver does not run on the machine of spark-submit."""
-        return self.deploy_mode == "cluster"
 
 
 def find_target(program: str, master: str | None, deploy_mode: str | None, environ: Mapping[str, str]) -> SparkTarget:
     """Returns the cluster to which ``program``, a spark-submit, sends an application with these options."""
     defaults = _read_defaults(program, environ)
     return SparkTarget(
-        master=master or environ.get("MASTER") or defaults.get(_MASTER) or "local[*]",
+        master=master or environ.get("MASTER") or defaults.get(_MASTER) or LOCAL_MASTER,
         deploy_mode=deploy_mode or environ.get("DEPLOY_MODE") or defaults.get(_MODE) or "client",
         defaults=defaults,
         options=(

@@ -17,7 +17,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from compactor.airflow import tasks
 from compactor.airflow.operators import (
-    APPLICATION,
     CompactionSubmitOperator,
     driver_environment,
     find_spark_binary,
@@ -25,6 +24,7 @@ from compactor.airflow.operators import (
 from compactor.airflow.spark_launch import SubmissionStopped
 from compactor.base.errors import BadSetting
 from compactor.launch import driver_processes
+from compactor.launch.submit_target import WORKER_JOB
 from tests.support.patience import until
 
 
@@ -50,7 +50,7 @@ def no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_line_has_names_and_numbers_only(no_connection: None) -> None:
     line = command(submit())
-    assert line[-5:] == [str(APPLICATION), "--metastore", "archive", "--batch", "41"]
+    assert line[-5:] == [str(WORKER_JOB), "--metastore", "archive", "--batch", "41"]
     assert line[line.index("--queue") + 1] == "etl"
     assert line[line.index("--proxy-user") + 1] == "hive"
     assert "spark.x=1" in line
@@ -85,7 +85,7 @@ def test_a_table_property_is_never_rendered_as_a_template() -> None:
 
 def test_the_application_is_alone_in_its_folder() -> None:
     """spark-submit puts the folder on sys.path: a neighbour named like a module would hide it."""
-    assert [p.name for p in APPLICATION.parent.glob("*.py") if p.name != "__init__.py"] == ["worker_job.py"]
+    assert [p.name for p in WORKER_JOB.parent.glob("*.py") if p.name != "__init__.py"] == ["worker_job.py"]
 
 
 def test_the_driver_gets_the_path_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_on_yarn_spark_submit_ends_once_the_application_is_accepted(monkeypatch:
     assert not [
         word for word in line if "PYSPARK_PYTHON" in word or "PYTHONSAFEPATH" in word
     ]  # this machine's is not the cluster's
-    assert submit().prepare_launch().is_detached
+    assert submit().prepare_launch().is_cluster
 
 
 def test_on_yarn_the_driver_s_configuration_lies_where_the_site_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_on_kubernetes_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line[line.index("--master") + 1] == "k8s://https://api:6443"
     assert "spark.kubernetes.submission.waitAppCompletion=false" in line
     assert "spark.kubernetes.namespace=etl" in line
-    assert submit().prepare_launch().is_detached
+    assert submit().prepare_launch().is_cluster
 
 
 def test_standalone_has_no_cluster_mode_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_the_configured_deploy_mode_beats_the_connection_s(monkeypatch: pytest.M
     monkeypatch.setenv("AIRFLOW__COMPACTOR__DEPLOY_MODE", "client")
     line = resolved(monkeypatch, YARN)
     assert line[line.index("--deploy-mode") + 1] == "client"
-    assert not submit().prepare_launch().is_detached
+    assert not submit().prepare_launch().is_cluster
 
 
 def test_a_keytab_that_others_may_read_is_not_handed_to_spark_submit(
@@ -341,12 +341,12 @@ def test_a_launch_that_is_refused_gives_its_batch_back(monkeypatch: pytest.Monke
 
 def test_a_pod_has_the_driver_s_file_in_its_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", KUBERNETES)
-    assert f"local://{APPLICATION}" in command(submit())
+    assert f"local://{WORKER_JOB}" in command(submit())
     uploads = submit(conf={"spark.kubernetes.file.upload.path": "s3a://b/up"})
-    assert str(APPLICATION) in command(uploads)
+    assert str(WORKER_JOB) in command(uploads)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", CONFIG)
-    assert str(APPLICATION) in command(submit())
+    assert str(WORKER_JOB) in command(submit())
 
 
 @pytest.fixture
