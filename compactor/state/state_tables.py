@@ -36,6 +36,15 @@ def _key(name: str) -> Column[int]:
     return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
+def _entity() -> tuple[Column[str], ...]:
+    """Returns the columns that name a table or partition; without PART_NAME it is a whole table."""
+    return (
+        Column("DB_NAME", String(128), nullable=False),
+        Column("TABLE_NAME", String(256), nullable=False),
+        Column("PART_NAME", String(767)),
+    )
+
+
 BATCHES = Table(
     "COMPACTOR_BATCHES",
     metadata,
@@ -97,9 +106,7 @@ RUNS = Table(
     _key("RUN_ID"),
     Column("METASTORE", String(128), nullable=False),
     Column("ENTRY_ID", BigInteger, nullable=False),
-    Column("DB_NAME", String(128), nullable=False),
-    Column("TABLE_NAME", String(256), nullable=False),
-    Column("PART_NAME", String(767)),
+    *_entity(),
     Column("TYPE", String(16), nullable=False),
     Column("TXN_ID", BigInteger),
     Column("WORKER_ID", String(128)),
@@ -149,9 +156,7 @@ DECISIONS = Table(
     Column("METASTORE", String(128), nullable=False),
     Column("ROLE", String(16), nullable=False),
     Column("PASS_AT", BigInteger, nullable=False),
-    Column("DB_NAME", String(128), nullable=False),
-    Column("TABLE_NAME", String(256), nullable=False),
-    Column("PART_NAME", String(767)),
+    *_entity(),
     Column("OUTCOME", String(64), nullable=False),
     Column("BECAUSE", Text, nullable=False),
     Column("NUMBERS", Text, nullable=False),
@@ -182,9 +187,7 @@ CONDITIONS = Table(
     metadata,
     Column("METASTORE", String(128), primary_key=True),
     Column("ENTITY_KEY", String(64), primary_key=True),
-    Column("DB_NAME", String(128), nullable=False),
-    Column("TABLE_NAME", String(256), nullable=False),
-    Column("PART_NAME", String(767)),
+    *_entity(),
     Column("SEEN_AT", BigInteger, nullable=False),
     Column("OUTCOME", String(64), nullable=False),
     Column("BECAUSE", Text, nullable=False),
@@ -246,9 +249,7 @@ QUARANTINES = Table(
     metadata,
     Column("METASTORE", String(128), primary_key=True),
     Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
-    Column("DB_NAME", String(128), nullable=False),
-    Column("TABLE_NAME", String(256), nullable=False),
-    Column("PART_NAME", String(767)),
+    *_entity(),
     Column("LOCATION", Text, nullable=False),
     Column("SINCE", BigInteger, nullable=False),
     Column("UNTIL", BigInteger, nullable=False),
@@ -262,9 +263,7 @@ REMOVALS = Table(
     _key("REMOVAL_ID"),
     Column("METASTORE", String(128), nullable=False),
     Column("ENTRY_ID", BigInteger),
-    Column("DB_NAME", String(128), nullable=False),
-    Column("TABLE_NAME", String(256), nullable=False),
-    Column("PART_NAME", String(767)),
+    *_entity(),
     Column("CAUSE", String(16), nullable=False),
     Column("DIRECTORIES", BigInteger, nullable=False),
     Column("FILES", BigInteger, nullable=False),
@@ -281,9 +280,7 @@ UNDONE = Table(
     metadata,
     Column("METASTORE", String(128), primary_key=True),
     Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
-    Column("DB_NAME", String(128), nullable=False),
-    Column("TABLE_NAME", String(256), nullable=False),
-    Column("PART_NAME", String(767)),
+    *_entity(),
     Column("AT", BigInteger, nullable=False),
 )
 
