@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
@@ -425,15 +425,16 @@ class _Pass:
         self.is_committing = True
         snapshot = commit_snapshot(catalog, self.iceberg, new)
         reach(MirrorStep.MIRROR_COMMITTED)
-        data = [entry for entry in self.added if entry.content.value == 0]
+        data = [entry for entry in self.added if entry.content is DataFileContent.DATA]
+        deletes = [entry for entry in self.added if entry.content is not DataFileContent.DATA]
         return PassResult(
             snapshot=snapshot.snapshot_id,
             commits=len(self.later),
             data_files=len(data),
-            delete_files=len(self.added) - len(data),
+            delete_files=len(deletes),
             removed_files=len(removed),
             rows=sum(entry.record_count for entry in data),
-            deleted=sum(entry.record_count for entry in self.added) - sum(entry.record_count for entry in data),
+            deleted=sum(entry.record_count for entry in deletes),
             bytes=sum(entry.file_size_in_bytes for entry in self.added),
             cut=sum(self.cuts),
         )
