@@ -71,8 +71,8 @@ class Pair:
         """Runs the statements of each, and commits once both have run theirs."""
         barrier = threading.Barrier(2, timeout=PATIENCE)
         threads = [
-            threading.Thread(target=self._write, args=(*each, barrier))
-            for each in zip(self.databases, statements, strict=True)
+            threading.Thread(target=self._write, args=(database, work, barrier))
+            for database, work in zip(self.databases, statements, strict=True)
         ]
         for thread in threads:
             thread.start()

@@ -148,8 +148,8 @@ def test_hashes_of_texts_differ_and_add_up(metastore: Metastore, table: Table) -
     """Their sums fit into 64 bits for millions of rows."""
     texts = ("", "p=1", "p=2", "P=1", "p=1 ", "ü", "x" * 4000)
     with metastore.database.read() as conn:
-        hashes = [conn.execute(select(text_hash(literal(each)))).scalar_one() for each in texts]
-        again = [conn.execute(select(text_hash(literal(each)))).scalar_one() for each in texts]
+        hashes = [conn.execute(select(text_hash(literal(item)))).scalar_one() for item in texts]
+        again = [conn.execute(select(text_hash(literal(item)))).scalar_one() for item in texts]
         missing = select(SDS.c.LOCATION).where(SDS.c.SD_ID == -1).scalar_subquery()
         nothing = conn.execute(select(text_hash(missing))).scalar()
     assert len(set(hashes)) == len(texts)
@@ -161,7 +161,7 @@ def test_hashes_of_texts_differ_and_add_up(metastore: Metastore, table: Table) -
 def test_short_hashes_of_texts_differ(metastore: Metastore) -> None:
     texts = ("", "p=1", "p=2", "P=1", "p=1 ", "ü", "x" * 4000)
     with metastore.database.read() as conn:
-        hashes = [conn.execute(select(short_hash(literal(each)))).scalar_one() for each in texts]
+        hashes = [conn.execute(select(short_hash(literal(item)))).scalar_one() for item in texts]
     assert len(set(hashes)) == len(texts)
     assert all(0 <= number < 2**32 for number in hashes)
 

@@ -153,5 +153,5 @@ def test_old_days_of_hive_and_of_programs_stay_beside_each_other(
         # ORC Java 1.5 loses old days of a stripe of its own until the stripe is re-encoded
         matching = [first + second for first, second in zip(before[1:], beside[1:], strict=True)]
         if small_stripe_bytes:
-            matching = [[row for row in after[0] if each.matches(row, acid)] for each in predicates]
+            matching = [[row for row in after[0] if predicate.matches(row, acid)] for predicate in predicates]
         assert after == [before[0] + beside[0], *matching], judge.name

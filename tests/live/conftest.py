@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -48,31 +49,32 @@ def first_query(both: Beside) -> str:
 def trino(place: tuple[Place, Server], told: Told, first_query: str) -> Iterator[Trino]:
     """Yields a Trino over the same tables, started when a test first asks for it."""
     where, _ = place
-    made = Trino(where.folder, where.port, told.url, told.token)
-    try:
-        made.wait_until_ready(first_query)
-        yield made
-    finally:
-        made.kill()
+    with _ready(Trino(where.folder, where.port, told.url, told.token), first_query) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def trino_483(place: tuple[Place, Server], first_query: str) -> Iterator[Trino]:
     """Yields the newest Trino over the same tables."""
     where, _ = place
-    made = Trino(where.folder, where.port, release=TRINO_483)
+    with _ready(Trino(where.folder, where.port, release=TRINO_483), first_query) as server:
+        yield server
+
+
+@contextmanager
+def _ready(server: Trino, first_query: str) -> Iterator[Trino]:
     try:
-        made.wait_until_ready(first_query)
-        yield made
+        server.wait_until_ready(first_query)
+        yield server
     finally:
-        made.kill()
+        server.kill()
 
 
 @pytest.fixture(params=["trino", "trino_483"], ids=["476", "483"])
 def each_trino(request: pytest.FixtureRequest) -> Trino:
     """The release to which most of what docs/readers.md says applies, and the newest."""
-    found: Trino = request.getfixturevalue(request.param)
-    return found
+    release: Trino = request.getfixturevalue(request.param)
+    return release
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ from tests.support.tables import delete, insert, make_table, with_settings
 
 @pytest.fixture
 def table(deployment: Site, warehouse: Path) -> Table:
-    made = make_table(deployment, warehouse)
-    insert(deployment, made, range(10))
-    insert(deployment, made, range(1000, 1002), commits=False)
-    delete(deployment, made, [3])
-    return made
+    created = make_table(deployment, warehouse)
+    insert(deployment, created, range(10))
+    insert(deployment, created, range(1000, 1002), commits=False)
+    delete(deployment, created, [3])
+    return created
 
 
 def io_properties(place: Place) -> dict[str, str]:

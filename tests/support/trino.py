@@ -245,14 +245,14 @@ def _server_483() -> Path:
     """Returns the server and the connector for Hive, put together from their jars: this release has no archives."""
 
     def put_together(folder: Path) -> Path:
-        made = folder / "made"
+        server = folder / "made"
         for artifact, place in (("main", "lib"), ("hive", "plugin/hive"), ("hdfs", "plugin/hive/hdfs")):
             goal = ["-f", str(_SOURCES_483 / "pom.xml"), "generate-resources"]
-            maven(["--strict-checksums", *goal, f"-Dartifact=trino-{artifact}", f"-Dfolder={made / place}"], folder)
-        with zipfile.ZipFile(made / "plugin" / "hive" / "services.jar", "w") as jar:
+            maven(["--strict-checksums", *goal, f"-Dartifact=trino-{artifact}", f"-Dfolder={server / place}"], folder)
+        with zipfile.ZipFile(server / "plugin" / "hive" / "services.jar", "w") as jar:
             jar.writestr("META-INF/services/io.trino.spi.Plugin", "io.trino.plugin.hive.HivePlugin\n")
-        compiled([_SOURCES_483 / "StartTrino.java"], made)
-        return made
+        compiled([_SOURCES_483 / "StartTrino.java"], server)
+        return server
 
     return made_once(_CACHE_483, "server", _SOURCES_483 / "pom.xml", put_together)
 

@@ -51,7 +51,7 @@ class Night:
         self._numbers = itertools.count()
         names = ("initiator", "worker", "cleaner", "housekeeper")
         self._work = dict(zip(names, ROLES, strict=True)) | {f"writer {n}": self._write for n in range(WRITERS)}
-        self._threads = [threading.Thread(target=self._repeat, args=each) for each in self._work.items()]
+        self._threads = [threading.Thread(target=self._repeat, args=work) for work in self._work.items()]
 
     def __enter__(self) -> Night:
         for thread in self._threads:

@@ -60,9 +60,9 @@ def test_a_mirror_begins_in_an_empty_directory(mirrored: MirroredTable, tmp_path
     Store(mirrored.site).create_table("d.u", COLUMNS)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").write_text("x")
-    wanted = NewMirror(table="d.u", catalog="lake", location=f"file://{tmp_path}/full")
+    new = NewMirror(table="d.u", catalog="lake", location=f"file://{tmp_path}/full")
     with pytest.raises(Refused, match=r"is not empty \(it has precious\)"):
-        add_mirror(mirrored.site, wanted)
+        add_mirror(mirrored.site, new)
 
 
 def test_no_table_is_taken_over(mirrored: MirroredTable, tmp_path: Path) -> None:
@@ -239,8 +239,7 @@ def test_a_removed_mirror_leaves_its_table_unless_purged(mirrored: MirroredTable
     assert mirrored.shown() == mirrored.expected()
     assert list(run_mirrors(mirrored.site)) == []
     open_catalog(mirrored.site, "lake").drop_table("d.t")
-    wanted = NewMirror(table="d.t", catalog="lake", location=f"{location}-2")
-    add_mirror(mirrored.site, wanted)
+    add_mirror(mirrored.site, NewMirror(table="d.t", catalog="lake", location=f"{location}-2"))
     mirrored.must_be_equal()
     remove_mirror(mirrored.site, "d.t", purge=True)
     assert not list(Path(f"{location}-2").rglob("*.orc"))

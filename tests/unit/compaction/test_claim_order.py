@@ -51,12 +51,12 @@ def test_erasures_and_the_guard_of_trino_come_before_every_priority() -> None:
 def test_nobody_waits_for_ever(priority: int, newer: list[int]) -> None:
     """After 201 times the ageing time, no request that has just been made is ahead of it."""
     patient = turn(1, priority, minutes=2_010)
-    fresh = [turn(number, given) for number, given in enumerate(newer, 2)]
+    fresh = [turn(number, points) for number, points in enumerate(newer, 2)]
     assert ids(*fresh, patient)[0] == 1
 
 
 @given(st.lists(st.tuples(st.integers(-100, 100), st.integers(0, 10_000)), max_size=30))
-def test_time_alone_changes_no_order(given_turns: list[tuple[int, int]]) -> None:
-    now = [turn(number, priority, minutes) for number, (priority, minutes) in enumerate(given_turns)]
-    later = [turn(number, priority, minutes + 77) for number, (priority, minutes) in enumerate(given_turns)]
+def test_time_alone_changes_no_order(turns: list[tuple[int, int]]) -> None:
+    now = [turn(number, priority, minutes) for number, (priority, minutes) in enumerate(turns)]
+    later = [turn(number, priority, minutes + 77) for number, (priority, minutes) in enumerate(turns)]
     assert ids(*now) == ids(*later)

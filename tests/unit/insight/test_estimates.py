@@ -78,12 +78,12 @@ def factor_off(estimate: Estimate, seconds: float) -> float:
 def test_batches_that_it_has_not_seen_take_what_it_expects(seed: int) -> None:
     """The median error is at most 25 %, and 95 of 100 estimates are within a factor of two."""
     chance = random.Random(seed)
-    made = held_out([[run_of(chance) for _ in range(10)] for _ in range(20)], known=5)
-    assert len(made) == 150
-    assert (median_error([(estimate.seconds, seconds) for estimate, seconds in made]) or 0) <= 0.25
-    assert np.quantile([factor_off(*pair) for pair in made], 0.95) <= 2
-    inside = sum(estimate.low <= seconds <= estimate.high for estimate, seconds in made)
-    assert 0.7 <= inside / len(made) <= 0.95
+    estimates = held_out([[run_of(chance) for _ in range(10)] for _ in range(20)], known=5)
+    assert len(estimates) == 150
+    assert (median_error([(estimate.seconds, seconds) for estimate, seconds in estimates]) or 0) <= 0.25
+    assert np.quantile([factor_off(*pair) for pair in estimates], 0.95) <= 2
+    inside = sum(estimate.low <= seconds <= estimate.high for estimate, seconds in estimates)
+    assert 0.7 <= inside / len(estimates) <= 0.95
 
 
 def test_no_estimate_is_longer_than_the_slowest_comparable_run_allows() -> None:
@@ -203,18 +203,18 @@ def test_each_run_is_stored_with_what_was_expected_of_it(deployment: Site, wareh
 
 
 def test_entries_that_went_together_are_one_run() -> None:
-    one = run(
+    major = run(
         store="file", bytes_copied=5, files_before=2, seconds=3.0, core_seconds=0.5, bytes_before=5, bytes_after=5
     )
-    other = replace(one, type=CompactionType.MINOR, bytes_copied=7, bytes_before=7, bytes_after=7, files_before=9)
-    past = past_of([one, other])
+    other = replace(major, type=CompactionType.MINOR, bytes_copied=7, bytes_before=7, bytes_after=7, files_before=9)
+    past = past_of([major, other])
     assert past == PastRun(
         work=EstimatedWork(store="file", type="MIXED", files=11, bytes_copied=12, bytes_reencoded=0, entries=2),
         seconds=3.0,
         core_seconds=1.0,
     )
-    shared = replace(one, expected_seconds=6.0, group_key="a")
-    alone = replace(one, entry_id=7, expected_seconds=3.0)
+    shared = replace(major, expected_seconds=6.0, group_key="a")
+    alone = replace(major, entry_id=7, expected_seconds=3.0)
     assert error_of([shared, shared, shared, alone]) == 0.5
 
 
@@ -227,7 +227,7 @@ def test_the_runs_of_a_batch_do_not_predict_each_other(deployment: Site, warehou
     ids = list_claimable_ids(deployment)
     run_entries(deployment, ids[:7], InProcessRunner(), parallel=7)
     runs = own_state(deployment).runs.latest(deployment.name)
-    assert [one.expected_seconds for one in runs] == [None] * 7
+    assert [run.expected_seconds for run in runs] == [None] * 7
     run_entries(deployment, ids[7:], InProcessRunner())
     (last, *_) = own_state(deployment).runs.latest(deployment.name)
     assert last.expected_seconds is not None

@@ -81,8 +81,8 @@ class Day:
         return chosen
 
     def files_of(self, table: Table) -> list[Path]:
-        found = self.read_by_a_reader(table).values()
-        return [path for name in found for path in name.iterdir() if not path.name.startswith("_")]
+        directories = self.read_by_a_reader(table).values()
+        return [path for name in directories for path in name.iterdir() if not path.name.startswith("_")]
 
     # what the product says
 
@@ -122,10 +122,10 @@ class Day:
             "removed_files": self.removed_files,
             "removed_bytes": self.removed_bytes,
         }
-        for told in (fleet, printed):
-            assert {name: told[name] for name in counts} == counts
-            assert {name: told["returns"][_WEEK][name] for name in week} == week
-            assert sum(day["removed_files"] for day in told["days"]) == self.removed_files
+        for answer in (fleet, printed):
+            assert {name: answer[name] for name in counts} == counts
+            assert {name: answer["returns"][_WEEK][name] for name in week} == week
+            assert sum(day["removed_files"] for day in answer["days"]) == self.removed_files
         assert metrics["compactor_initiated"] == counts["waiting"]
         assert metrics["compactor_ready_for_cleaning"] == counts["ready_for_cleaning"]
         assert metrics["compactor_runs_fewer_files"] == self.fewer_files
@@ -140,11 +140,11 @@ class Day:
     def _check_history(self, history: list[dict[str, Any]]) -> None:
         on_page, printed = self.api("history")["rows"], self.cli("show", "history")
         assert len(on_page) == len(printed) == len(history)
-        for row, *told in zip(history, on_page, printed, strict=True):
+        for row, *answers in zip(history, on_page, printed, strict=True):
             committed = row["CC_COMMIT_TIME"]
             cleaned = row["CC_END"] if row["CC_STATE"] == "s" else None
             kept = self.rows(f"SELECT * FROM COMPACTOR_QUARANTINES WHERE ENTRY_ID = {row['CC_ID']}")
-            for shown in told:
+            for shown in answers:
                 assert shown["compactionid"] == row["CC_ID"]
                 assert (shown["committed_at"], shown["cleaned_at"]) == (committed, cleaned)
                 assert shown["duration"] == (committed or row["CC_END"]) - row["CC_START"]
