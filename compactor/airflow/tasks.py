@@ -186,7 +186,9 @@ def keep_house_once(metastore: str) -> dict[str, object]:
 
 
 def run_mirrors_once(metastore: str, tables: Sequence[str]) -> list[dict[str, Any]]:
-    """Runs one pass over each mirror, or over those of ``tables``; errors of passes are values.
+    """Runs one pass over each mirror, or over the mirrors of ``tables``.
+
+    Returns the result or the error of each pass.
 
     Raises:
         AirflowFailException: a table has no mirror, or the configuration is wrong.

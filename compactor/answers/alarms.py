@@ -19,7 +19,7 @@ _HOUR_MS = 3_600_000
 class Alarm:
     """One raised alarm: ``value`` of the reading ``reading`` is above ``limit``.
 
-    ``view`` is the address, within the page, of the rows that raise it; None where the page has no such rows.
+    ``view`` is the page's address for the rows that raise the alarm. It is None if the page does not show them.
     """
 
     level: Level

@@ -105,9 +105,8 @@ class QueueRow(CompactionRow):
 class HistoryRow(CompactionRow):
     """A row of the history with figures from our state.
 
-    Three moments are told apart: ``committed_at`` (readers have the result), ``cleaned_at`` (the obsolete directories are
-    removed, or in quarantine until ``kept_until``) and ``removed_at`` (they are gone). ``undone_at`` is the time of a
-    restore.
+    At ``committed_at`` readers have the result. At ``cleaned_at`` the obsolete directories are removed, or lie in quarantine
+    until ``kept_until``. At ``removed_at`` they are gone. ``undone_at`` is the time of a restore.
 
     ``deltas_left`` and ``bytes_left`` are what a bounded request left for the next one. ``opening_before`` and
     ``opening_after`` are the seconds to open the inputs and the output (None: not measured; see ``batches.read_cost``).

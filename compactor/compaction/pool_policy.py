@@ -306,7 +306,7 @@ def route(entry: Entry, settings: Settings, *, run_as: str | None) -> Route:
     """Returns the route of ``entry``.
 
     Args:
-        settings: the settings that apply to the entry, with those of its table and request.
+        settings: the entry's settings. They include those of its table and request.
         run_as: the user as ``site.run_as`` has decided; the entry's own only records who compacted.
     """
     return Route(

@@ -1,4 +1,4 @@
-"""The ORC types of data files: those of an ACID file's rows, with Iceberg's names and field IDs."""
+"""The ORC types of data files: the types of an ACID file's rows, with Iceberg's names and field IDs."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ def write_data_file(
 ) -> DetachedFile | None:
     """Writes the rows of ``source`` that the plan's snapshot sees to ``target``.
 
-    Returns None if there are none; there is no file then. A local file is durable after ``storage.sync``. The directory of
-    ``target`` must exist.
+    If the snapshot sees no row, it writes no file and returns None. A local file is durable after
+    ``storage.sync``. The directory of ``target`` must exist.
 
     Args:
         schema: the Iceberg schema; it has all columns of the table.
@@ -136,7 +136,7 @@ def write_data_file(
 def _new_file(storage: Storage, target: str, scratch: str) -> Iterator[NewFile]:
     """Yields a sink for ``target``, which is complete when the block ends.
 
-    After an error there is no file.
+    An error leaves no file behind.
     """
     local = storage.local_path(target)
     path = os.path.join(scratch, "data") if local is None else local
