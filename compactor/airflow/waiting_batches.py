@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from airflow.configuration import conf
@@ -18,7 +19,7 @@ from compactor.airflow.configuration import airflow_pools
 from compactor.airflow.task_ends import ENDED
 from compactor.batches.assembly import PlannedBatch
 from compactor.site.site import Site, own_state
-from compactor.state.batches import SchedulerTask
+from compactor.state.batches import Batch, SchedulerTask
 
 log = logging.getLogger(__name__)
 #: States of a task that will not start unless a person clears it.
@@ -74,19 +75,11 @@ def keep_or_give_back(site: Site, run: str | None = None) -> None:
     """
     batches = own_state(site).batches
     reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
-    prefix = f"{_read_installation()}/"
-    states: dict[str, Mapping[str, Any]] = {}
-    for batch in batches.list_unlaunched(site.name):
-        task = batch.scheduler_task
-        if task is None or not task.run.startswith(prefix):
-            continue
-        if task.run != run:
-            if task.run not in states:
-                states[task.run] = _read_states(task.run)
-            if _may_still_start(states[task.run], task.name):
-                batches.keep(batch.id, reserved_ms)
-                continue
-        if batches.forget_task(batch.id):
+    states_of = cache(_read_states)
+    for batch, task in _with_tasks_of_ours(batches.list_unlaunched(site.name)):
+        if task.run != run and _may_still_start(states_of(task.run), task.name):
+            batches.keep(batch.id, reserved_ms)
+        elif batches.forget_task(batch.id):
             log.info("batch %s is given back: its task %s of %s does not start it", batch.id, task.name, task.run)
 
 
@@ -99,15 +92,9 @@ def end_marked(site: Site) -> None:
     from compactor.launch import batch_watch
 
     batches = own_state(site).batches
-    prefix = f"{_read_installation()}/"
-    states: dict[str, Mapping[str, Any]] = {}
-    for batch in batches.list_launched(site.name):
-        task = batch.scheduler_task
-        if task is None or not task.run.startswith(prefix):
-            continue
-        if task.run not in states:
-            states[task.run] = _read_states(task.run)
-        if _name_state(states[task.run].get(task.name)) not in _MARKED:
+    states_of = cache(_read_states)
+    for batch, task in _with_tasks_of_ours(batches.list_launched(site.name)):
+        if _name_state(states_of(task.run).get(task.name)) not in _MARKED:
             continue
         # Another try of ``plan`` hands the names out again. A batch that has ended since is over as its task is.
         is_newest = batch.id == max(b.id for b in batches.list_of_run(site.name, task.run) if b.scheduler_task == task)
@@ -115,6 +102,14 @@ def end_marked(site: Site) -> None:
         if is_newest and now.status is BatchStatus.UNDER_WAY and now.open_entries:
             log.info("batch %s is ended: a person has ended its task %s of %s", batch.id, task.name, task.run)
             batch_watch.abort(site, batch.id)
+
+
+def _with_tasks_of_ours(batches: Iterable[Batch]) -> Iterator[tuple[Batch, SchedulerTask]]:
+    """Yields the batches that belong to tasks of this Airflow, with their tasks."""
+    prefix = f"{_read_installation()}/"
+    for batch in batches:
+        if batch.scheduler_task is not None and batch.scheduler_task.run.startswith(prefix):
+            yield batch, batch.scheduler_task
 
 
 def give_back_planned(site: Site, run: str) -> None:
