@@ -6,7 +6,6 @@ bits, days, or seconds and nanoseconds, since 1970-01-01, and the entries of map
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.judges.jvm import Jvm
-from tests.support.downloads import MAVEN_CACHE, kept_once, made_once
+from tests.judges.jvm import Jvm, judge_classpath
 from tests.support.java import compiled
-from tests.support.maven import maven
 
 _POM, _SOURCE = (Path(__file__).parent / "iceberg" / name for name in ("pom.xml", "IcebergJudge.java"))
 
@@ -51,22 +48,8 @@ class IcebergJudge:
 
 
 def classpath() -> str:
-    """Returns where Java finds the judge; everything in it is downloaded and compiled once."""
-    folder = made_once(MAVEN_CACHE, "iceberg-jars", _POM, _download)
-    jars = ":".join(str(jar) for jar in sorted(folder.glob("*.jar")))
-    digest = hashlib.sha256(_POM.read_bytes() + _SOURCE.read_bytes()).hexdigest()[:12]
-
-    def compile_judge(target: Path) -> Path:
-        compiled([_SOURCE], target / "classes", "-cp", jars)
-        return target / "classes"
-
-    return f"{kept_once(MAVEN_CACHE, f'iceberg-classes-{digest}', compile_judge)}:{jars}"
-
-
-def _download(folder: Path) -> Path:
-    goal = ["-f", str(_POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    maven([*goal, f"-DoutputDirectory={folder / 'jars'}"], folder)
-    return folder / "jars"
+    """Returns where Java finds the judge."""
+    return judge_classpath("iceberg", _POM, _SOURCE, lambda classes, jars: compiled([_SOURCE], classes, "-cp", jars))
 
 
 @cache

@@ -7,18 +7,44 @@ and binaries (a text whose characters are the bytes), decimals, dates and timest
 from __future__ import annotations
 
 import atexit
+import hashlib
 import json
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from tests.judges.predicates import Predicate
 from tests.judges.values import Row, Unreadable, from_json, row_type, to_json
+from tests.support.downloads import MAVEN_CACHE, kept_once, made_once
+from tests.support.maven import maven
 
 _OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+
+def judge_classpath(name: str, pom: Path, source: Path, compile_into: Callable[[Path, str], None]) -> str:
+    """Returns where Java finds a judge; everything in it is downloaded and compiled once.
+
+    Args:
+        pom: its dependencies.
+        source: its only class, which ``compile_into`` compiles into a folder, with the jars of the dependencies.
+    """
+
+    def download(folder: Path) -> Path:
+        goal = ["-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        maven([*goal, f"-DoutputDirectory={folder / 'jars'}"], folder)
+        return folder / "jars"
+
+    def compile_judge(folder: Path) -> Path:
+        compile_into(folder / "classes", jars)
+        return folder / "classes"
+
+    jars = ":".join(str(jar) for jar in sorted(made_once(MAVEN_CACHE, f"{name}-jars", pom, download).glob("*.jar")))
+    digest = hashlib.sha256(pom.read_bytes() + source.read_bytes()).hexdigest()[:12]
+    return f"{kept_once(MAVEN_CACHE, f'{name}-classes-{digest}', compile_judge)}:{jars}"
 
 
 class Jvm:

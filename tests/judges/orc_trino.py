@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.judges.jvm import Jvm, leaves, matching_rows
+from tests.judges.jvm import Jvm, judge_classpath, leaves, matching_rows
 from tests.judges.orc_cpp import PYORC
 from tests.judges.predicates import Predicate
 from tests.judges.values import Row
 from tests.support import trino
-from tests.support.downloads import MAVEN_CACHE, kept_once, made_once
-from tests.support.maven import maven
 
 _POM, _SOURCE = (Path(__file__).parent / "trino" / name for name in ("pom.xml", "TrinoJudge.java"))
 _COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
@@ -52,25 +49,16 @@ class TrinoJudge:
 
 
 def classpath() -> str:
-    """Returns where Java finds the judge; everything in it is downloaded and compiled once."""
-    jars = ":".join(str(jar) for jar in sorted(made_once(MAVEN_CACHE, "trino-orc-jars", _POM, _download).glob("*.jar")))
-
-    def compile_judge(folder: Path) -> Path:
-        # the machine's own compiler may be too old for the classes of Trino
-        options = ["-source", "21", "-target", "21", "-nowarn", "-proc:none", "-cp", jars]
-        command = [str(trino.java()), "-cp", jars, _COMPILER, *options, "-d", str(folder / "classes"), str(_SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return folder / "classes"
-
-    digest = hashlib.sha256(_POM.read_bytes() + _SOURCE.read_bytes()).hexdigest()[:12]
-    return f"{kept_once(MAVEN_CACHE, f'trino-orc-classes-{digest}', compile_judge)}:{jars}"
+    """Returns where Java finds the judge."""
+    return judge_classpath("trino-orc", _POM, _SOURCE, _compile)
 
 
-def _download(folder: Path) -> Path:
-    goal = ["-f", str(_POM), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    maven([*goal, f"-DoutputDirectory={folder / 'jars'}"], folder)
-    return folder / "jars"
+def _compile(classes: Path, jars: str) -> None:
+    # the machine's own compiler may be too old for the classes of Trino
+    options = ["-source", "21", "-target", "21", "-nowarn", "-proc:none", "-cp", jars]
+    command = [str(trino.java()), "-cp", jars, _COMPILER, *options, "-d", str(classes), str(_SOURCE)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @cache

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from tests.judges import orc_java, orc_trino
+from tests.judges import iceberg_java, orc_java, orc_trino
 from tests.support import azurite, hadoop, kerberos, ozone, servers, trino
 from tests.support.downloads import ROOT
 from tests.support.hive3 import HIVE_3_1
@@ -22,7 +22,7 @@ from tests.support.sizes import WHOLE
 
 #: The downloads that the tests of a folder need, in the order in which they need them.
 NEEDED: Mapping[str, Sequence[Callable[[], object]]] = {
-    "tests/judges": (orc_java.jars, orc_trino.classpath),
+    "tests/judges": (orc_java.jars, orc_trino.classpath, iceberg_java.classpath),
     "tests/contract": (servers.hive_schemas,),
     "tests/crash": (servers.hive_schemas,),
     "tests/storage": (hadoop.hadoop_jars, azurite.modules, *((ozone.ozone_jars,) if WHOLE else ())),
